@@ -16,7 +16,7 @@ SINK_CLASS: Final = "io.debezium.connector.jdbc.JdbcSinkConnector"
 
 @contextmanager
 def postgres_on_loopback(*settings: str) -> Iterator[int]:
-    """The PostgreSQL server of the wheel, started once more with a port; user `postgres` needs no password.
+    """The PostgreSQL server of the wheel, started again, with a port; user `postgres` needs no password.
 
     Args:
         settings: of the server, as `wal_level=logical`.

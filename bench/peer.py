@@ -76,7 +76,7 @@ class Side:
 
         def is_taken() -> bool:
             answer = httpx.put(f"{self.url}/connectors/{name}/config", json={"name": name, **config}, timeout=60)
-            if answer.status_code != httpx.codes.CONFLICT:  # a rebalance is going on
+            if answer.status_code != httpx.codes.CONFLICT:  # a rebalance is in progress
                 answer.raise_for_status()
             return answer.is_success
 

@@ -240,7 +240,7 @@ def _row(item: Any) -> Row:
 def gist(trace: str, limit: int = 200) -> str:
     """The line of a trace that says what happened: a Python traceback's last exception, else the first line.
 
-    Ends without a full stop, so that a sentence can go on.
+    Ends without a full stop, so that a sentence can continue.
     """
     lines = [line for line in trace.splitlines() if line.strip()]
     if lines and lines[0].startswith("Traceback"):

@@ -1,4 +1,4 @@
-"""Merges the small files of a sink's tables, while the sink goes on. Offsets stay where they are."""
+"""Merges the small files of a sink's tables, while the sink continues. Offsets stay where they are."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ class ConnectCluster(ABC):
         return self._peeker().dead_letters(sink, rows)
 
     def compact(self, sink: str) -> Listed[Compaction]:
-        """Merge the small files of the tables of a sink, while it goes on; its offsets stay.
+        """Merge the small files of the tables of a sink, while it continues; its offsets stay.
 
         Raises:
             CompactionError: the connector has no files that can be merged.

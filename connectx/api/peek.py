@@ -122,7 +122,7 @@ class DeadLetters(Records):
         """Send the records to the topics that they came from, without the headers of errors; returns how many.
 
         `correct` is called with each value (bytes) and returns the new one. The dead letters stay in their queue: a
-        second call sends them once more. Keys and other headers stay as they are.
+        second call sends them again. Keys and other headers stay as they are.
 
         Raises:
             PeekError: a record does not say which topic it came from, or Kafka does not acknowledge it.

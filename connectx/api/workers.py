@@ -30,7 +30,7 @@ class Worker:
 
     Faults of a worker in threads act on the network: the gate in front of the embedded Kafka drops or freezes its
     connections. With `faults=False` or your own Kafka there is no gate, so `pause` leaves the
-    client libraries' own threads alive (a paused sink consumer goes on sending heartbeats) and `partition` is refused.
+    client libraries' own threads alive (a paused sink consumer still sends heartbeats) and `partition` is refused.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Worker:
     def kill(self) -> None:
         """End it without a goodbye: connections drop, nothing is committed or aborted. Nothing if it has ended.
 
-        It stays cut off for good, so that what its threads still try reaches Kafka no more.
+        It stays cut off permanently, so that no later request of its threads reaches Kafka.
         """
         if not self._handle.alive:
             return
@@ -206,7 +206,7 @@ class Worker:
         self._handle.thaw()
 
     def stall(self) -> None:
-        """Freeze only what talks to the group: heartbeats stop, tasks go on producing (the zombie of KIP-618).
+        """Freeze only what talks to the group: heartbeats stop, tasks continue producing (the zombie of KIP-618).
 
         Does nothing while it is paused. WorkerStoppedError if it has ended.
         """

@@ -43,18 +43,18 @@ def version() -> None:
 
 @app.command()
 def demo(
-    report: Annotated[Path, typer.Option(help="HTML page to write: timeline, stories, verdict.")] = Path(
+    report: Annotated[Path, typer.Option(help="HTML page to write, with timeline, stories and verdict.")] = Path(
         "flights-demo.html"
     ),
-    rows: Annotated[int | None, typer.Option(min=1000, help="How many flights; all 336,776 by default.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1000, help="Number of flights; by default all 336,776.")] = None,
     spark_cluster: Annotated[
-        bool, typer.Option("--spark-cluster", help="On a Spark cluster of this machine, into PostgreSQL and Delta.")
+        bool, typer.Option("--spark-cluster", help="Run on a local Spark cluster, into PostgreSQL and Delta.")
     ] = False,
 ) -> None:
-    """Move real data through a real cluster, kill workers meanwhile, and check that every row arrived once.
+    """Move real data through a real cluster while workers are killed, and check that every row arrived once.
 
     Flights of 2013 go from a CSV file through Kafka into PostgreSQL, exactly once. The last line is JSON. The exit
-    code is 1 unless nothing was lost or duplicated and the kills hit running tasks.
+    code is 1 if a row was lost or duplicated, or if a kill hit no running task.
     """
     from connectx.demo import job, on_spark
     from connectx.demo.interrupts import terminable

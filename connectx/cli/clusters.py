@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def status(at: At) -> None:
-    """Workers and connectors with their states."""
+    """Show workers and connectors with their states."""
     cluster = at.cluster
     if at.as_json:
         workers = [
@@ -68,9 +68,9 @@ def audit(
     also: Annotated[
         list[str] | None, typer.Option(metavar="URL[,HOST:PORT]", help="Another cluster, with its Kafka; repeatable.")
     ] = None,
-    fail_on: Annotated[Threshold, typer.Option(help="Exit code 1 when there is such a finding.")] = Threshold.ERROR,
+    fail_on: Annotated[Threshold, typer.Option(help="Lowest severity that sets exit code 1.")] = Threshold.ERROR,
 ) -> None:
-    """Say what is wrong with a cluster, or several, or will go wrong: evidence, consequence, remedy. Changes nothing.
+    """Report mistakes in one or several clusters: evidence, consequence, remedy. Changes nothing.
 
     With --bootstrap-servers or --worker-config it sees the group, the topics and the settings, too.
     """
@@ -90,10 +90,10 @@ def audit(
 
 def export_file(
     at: At,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="To write; an older one is replaced.")],
-    secrets: Annotated[bool, typer.Option("--secrets", help="Write passwords, too, instead of masking them.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; an existing one is replaced.")],
+    secrets: Annotated[bool, typer.Option("--secrets", help="Write passwords instead of masking them.")] = False,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the connectors first, so that the offsets are the last ones.")
+        bool, typer.Option("--stop", help="Stop the connectors first, so that the offsets are final.")
     ] = False,
 ) -> None:
     """Write configurations, target states and offsets of all connectors to one JSON file."""
@@ -104,15 +104,15 @@ def export_file(
 
 def import_file(
     at: At,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `export` wrote.")],
     secrets_file: Annotated[
         str | None, typer.Option(metavar="FILE", help='Values of masked keys: {"connector": {"key": "value"}}.')
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Also replace connectors that run; back to the offsets of the file.")
+        bool, typer.Option("--overwrite", help="Also replace running connectors, and set their offsets.")
     ] = False,
 ) -> None:
-    """Put connectors back with their offsets and target states; can be run again when it was cut short."""
+    """Create connectors with their offsets and target states from a file. An interrupted import can be repeated."""
     secrets = _secrets(read_json(secrets_file), secrets_file) if secrets_file is not None else None
     try:
         report: Any = at.cluster.import_from(file, secrets=secrets, overwrite=overwrite)
@@ -125,10 +125,12 @@ def import_file(
 
 def plan_file(
     at: At,
-    file: Annotated[str, typer.Argument(metavar="FILE.json", help="One connector, a list, or what `export` wrote.")],
+    file: Annotated[str, typer.Argument(metavar="FILE.json", help="One connector, a list, or a file of `export`.")],
     max_delay: Annotated[
         int | None,
-        typer.Option(min=0, help="Their scheduled.rebalance.max.delay.ms; else that of --worker-config, or 300000."),
+        typer.Option(
+            min=0, help="The workers' scheduled.rebalance.max.delay.ms; by default from --worker-config, or 300000."
+        ),
     ] = None,
 ) -> None:
     """Dry run: what would be refused, created or changed, and which tasks would move. Changes nothing.

@@ -57,23 +57,25 @@ def reporting_errors() -> Iterator[None]:
 Url = Annotated[str, typer.Option("--url", envvar="CONNECTX_URL", help="REST address of any worker.")]
 Kafka = Annotated[
     str | None,
-    typer.Option("--bootstrap-servers", envvar="CONNECTX_BOOTSTRAP_SERVERS", help="Its Kafka, to see the group, too."),
+    typer.Option(
+        "--bootstrap-servers", envvar="CONNECTX_BOOTSTRAP_SERVERS", help="Kafka of the cluster, to show the group."
+    ),
 ]
 Group = Annotated[str | None, typer.Option("--group-id", envvar="CONNECTX_GROUP_ID", help="The workers' group.id.")]
 WorkerConfig = Annotated[
     Path | None,
     typer.Option(
-        envvar="CONNECTX_WORKER_CONFIG", help="The workers' own .properties: where Kafka is, and how to log in there."
+        envvar="CONNECTX_WORKER_CONFIG", help="The workers' .properties file, with the address of Kafka and the login."
     ),
 ]
 BasicFile = Annotated[
-    Path | None, typer.Option(envvar="CONNECTX_BASIC_FILE", help="A line user:password, to log in (or CONNECTX_BASIC).")
+    Path | None, typer.Option(envvar="CONNECTX_BASIC_FILE", help="File with a line user:password (or CONNECTX_BASIC).")
 ]
 BearerFile = Annotated[
-    Path | None, typer.Option(envvar="CONNECTX_BEARER_FILE", help="A line with a token (or CONNECTX_BEARER).")
+    Path | None, typer.Option(envvar="CONNECTX_BEARER_FILE", help="File with a token (or CONNECTX_BEARER).")
 ]
-CaFile = Annotated[Path | None, typer.Option(envvar="CONNECTX_CA_FILE", help="PEM file of who signed the workers'.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
+CaFile = Annotated[Path | None, typer.Option(envvar="CONNECTX_CA_FILE", help="PEM file of the workers' CA.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShowSecrets = Annotated[bool, typer.Option("--show-secrets", help="Do not mask passwords.")]
 
 
@@ -141,7 +143,7 @@ class At:
         return self.cluster._client
 
     def close(self) -> None:
-        """Let the clusters go."""
+        """Close the connections to the clusters."""
         for cluster in self._attached:
             cluster.close()
         if self._connections is not None:

@@ -15,18 +15,18 @@ from connectx.views import HIDDEN
 if TYPE_CHECKING:
     from connectx.rest.client import Config
 
-connectors = typer.Typer(help="Kafka Connect's verbs on connectors.", no_args_is_help=True)
-offsets = typer.Typer(help="Committed offsets of a connector (KIP-875).", no_args_is_help=True)
+connectors = typer.Typer(help="List, create, change, pause, stop and delete connectors.", no_args_is_help=True)
+offsets = typer.Typer(help="Show, alter or reset the committed offsets of a connector (KIP-875).", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The connector.")]
-File = Annotated[str, typer.Argument(metavar="FILE", help="JSON as in REST, or .properties; - is stdin.")]
-Wait = Annotated[float | None, typer.Option(min=0, help="Wait at most so many seconds until it is so.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="JSON as in the REST API, or .properties; - reads stdin.")]
+Wait = Annotated[float | None, typer.Option(min=0, help="Wait for the new state, at most this many seconds.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @cluster_command(connectors, "list")
 def list_(at: At) -> None:
-    """Connectors with their states."""
+    """List connectors and their states."""
     found = at.cluster.connectors
     at.show([at.status(connector) for connector in found] if at.as_json else None, [one.row() for one in found])
     if not found and not at.as_json:
@@ -35,7 +35,7 @@ def list_(at: At) -> None:
 
 @cluster_command(connectors)
 def show(at: At, name: Name) -> None:
-    """State, tasks, failures and configuration of a connector."""
+    """Show state, tasks, failures and configuration of a connector."""
     connector = at.cluster[name]
     status, config = at.status(connector), at.shown(connector.config)
     if at.as_json:
@@ -54,8 +54,8 @@ def show(at: At, name: Name) -> None:
 def create(
     at: At,
     file: File,
-    name: Annotated[str | None, typer.Option(help="Its name, if the file has none or another one.")] = None,
-    state: Annotated[str | None, typer.Option(help="RUNNING, PAUSED or STOPPED to begin with.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the connector; overrides the name in the file.")] = None,
+    state: Annotated[str | None, typer.Option(help="Initial state: RUNNING, PAUSED or STOPPED.")] = None,
     wait: Wait = None,
 ) -> None:
     """Create a connector."""
@@ -75,7 +75,7 @@ def update(
     name: Name,
     settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Keys to change.")] = None,
     unset: Annotated[list[str] | None, typer.Option(help="A key to remove; repeatable.")] = None,
-    file: Annotated[str | None, typer.Option(help="Use what is in this file instead of all that it has.")] = None,
+    file: Annotated[str | None, typer.Option(help="Replace the whole configuration by that in this file.")] = None,
     wait: Wait = None,
 ) -> None:
     """Change some keys of a connector, or replace its whole configuration."""
@@ -98,7 +98,7 @@ def update(
 
 @cluster_command(connectors)
 def validate(at: At, file: File) -> None:
-    """Check a configuration without using it; exit code 1 when it has errors."""
+    """Validate a configuration without applying it. The exit code is 1 if it has errors."""
     name, config = read_connector(file)
     result = at.cluster.validate({**config, **({} if name is None else {"name": name})})
     values = [info["value"] for info in result["configs"]]
@@ -110,7 +110,7 @@ def validate(at: At, file: File) -> None:
 
 @cluster_command(connectors)
 def pause(at: At, name: Name, wait: Wait = None) -> None:
-    """Its tasks stay assigned and do nothing."""
+    """Pause a connector: its tasks stay assigned and idle."""
     connector = at.cluster[name]
     connector.pause()
     _done(at, connector, f"{name} pauses", wait, State.PAUSED)
@@ -118,7 +118,7 @@ def pause(at: At, name: Name, wait: Wait = None) -> None:
 
 @cluster_command(connectors)
 def resume(at: At, name: Name, wait: Wait = None) -> None:
-    """Go on after a pause or a stop."""
+    """Resume a paused or stopped connector."""
     connector = at.cluster[name]
     connector.resume()
     _done(at, connector, f"{name} resumes", wait, State.RUNNING)
@@ -126,7 +126,7 @@ def resume(at: At, name: Name, wait: Wait = None) -> None:
 
 @cluster_command(connectors)
 def stop(at: At, name: Name, wait: Wait = None) -> None:
-    """Give its tasks up; its offsets can then be altered."""
+    """Stop a connector: its tasks end, and its offsets can then be altered."""
     connector = at.cluster[name]
     connector.stop()
     _done(at, connector, f"{name} stops", wait, State.STOPPED)
@@ -136,9 +136,9 @@ def stop(at: At, name: Name, wait: Wait = None) -> None:
 def restart(
     at: At,
     name: Name,
-    tasks: Annotated[bool, typer.Option("--tasks", help="Its tasks, too.")] = False,
-    only_failed: Annotated[bool, typer.Option("--only-failed", help="Only what has FAILED.")] = False,
-    task: Annotated[int | None, typer.Option(min=0, help="This task alone.")] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Also restart its tasks.")] = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Restart only what has FAILED.")] = False,
+    task: Annotated[int | None, typer.Option(min=0, help="Restart only this task.")] = None,
     wait: Wait = None,
 ) -> None:
     """Restart a connector, its tasks, or one task (KIP-745)."""
@@ -162,7 +162,7 @@ def delete(at: At, name: Name, yes: Yes = False) -> None:
 
 @cluster_command(connectors)
 def tasks(at: At, name: Name) -> None:
-    """Tasks of a connector with their states."""
+    """List the tasks of a connector and their states."""
     connector = at.cluster[name]
     rows = [task.row() for task in connector.tasks]
     at.show(at.status(connector)["tasks"], rows or f"{name} has no tasks.")
@@ -170,14 +170,14 @@ def tasks(at: At, name: Name) -> None:
 
 @cluster_command(offsets, "get")
 def get_offsets(at: At, name: Name) -> None:
-    """Committed offsets, in the shape of REST with --json."""
+    """Show committed offsets; with --json in the format of REST."""
     found = at.cluster[name].offsets.get()
     at.show({"offsets": found}, [_offset_row(entry) for entry in found] or f"{name} has committed nothing yet.")
 
 
 @cluster_command(offsets, "alter")
 def alter_offsets(at: At, name: Name, file: File) -> None:
-    """Set offsets of a stopped connector, from JSON in the shape of `offsets get --json`; null resets a partition."""
+    """Set offsets of a stopped connector, from JSON in the format of `offsets get --json`; null resets a partition."""
     content = read_json(file)
     entries: Any = content.get("offsets") if isinstance(content, dict) else content
     if not isinstance(entries, list):

@@ -13,14 +13,14 @@ from connectx.cli.common import FAILED, read_properties, reporting_errors
 
 def doctor(
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Your own Kafka; without it the embedded one is meant.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Your own Kafka; by default the embedded one is checked.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE.properties", help="Settings of workers, such as logins.")
+        Path | None, typer.Option("--config", metavar="FILE.properties", help="Worker settings, such as logins.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what works on this machine and with this Kafka, what is off and why, and what to type next.
+    """Report what works on this machine and with this Kafka, what does not and why, and what to type next.
 
     It starts and changes nothing. The exit code is 1 when a cluster cannot run.
     """

@@ -17,10 +17,10 @@ from connectx.cli.common import read_properties, reporting_errors
 def registry(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE.properties", help="Settings of the connection to Kafka, as a worker's."),
+        typer.Argument(metavar="FILE.properties", help="Settings of the connection to Kafka, as in a worker's file."),
     ] = None,
-    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka's host:port, over that of the file.")] = None,
-    listener: Annotated[str, typer.Option(help="Where REST listens.")] = "http://127.0.0.1:8081",
+    bootstrap_servers: Annotated[str | None, typer.Option(help="host:port of Kafka; overrides the file.")] = None,
+    listener: Annotated[str, typer.Option(help="URL at which the REST API listens.")] = "http://127.0.0.1:8081",
     topic: Annotated[str, typer.Option(help="Topic that keeps schemas and settings.")] = "_schemas",
 ) -> None:
     """Run a schema registry with Confluent's REST API until SIGTERM or SIGINT.

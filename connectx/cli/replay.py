@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 def replay(
     history: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="A file that EventLog.to_jsonl wrote; with --core one that cluster.record wrote."
-        ),
+        typer.Argument(metavar="FILE", help="A file written by EventLog.to_jsonl, or with --core by cluster.record."),
     ],
-    core: Annotated[bool, typer.Option("--core", help="Step the core of each worker through its recording.")] = False,
+    core: Annotated[bool, typer.Option("--core", help="Replay recorded cores instead of a history.")] = False,
     to_test: Annotated[
         Path | None, typer.Option(help="With --core: write a pytest file here that replays the recording.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write timeline and story as an HTML page, too.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write timeline and story as an HTML page.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Compare this topic with what was committed.")] = None,
     target: Annotated[str | None, typer.Option(help="Compare a file (lines, .csv, .parquet) with the topics.")] = None,
     bootstrap_servers: Annotated[
-        str | None, typer.Option(envvar="CONNECTX_BOOTSTRAP_SERVERS", help="Where the topics are.")
+        str | None, typer.Option(envvar="CONNECTX_BOOTSTRAP_SERVERS", help="Kafka that has the topics.")
     ] = None,
     key: Annotated[list[str] | None, typer.Option(help="A field that identifies a record; repeatable.")] = None,
-    scenario: Annotated[list[str] | None, typer.Option(help="What the run must have reached; repeatable.")] = None,
+    scenario: Annotated[
+        list[str] | None, typer.Option(help="A situation that the run must have had; repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the story of a saved history, with its verdict. The exit code is 1 when the verdict is invalid.

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 def setup(
     archives: Annotated[
-        bool, typer.Option("--archives", help="Make Spark's class archive now, in about a minute, and not later.")
+        bool, typer.Option("--archives", help="Make Spark's class archive now, in about a minute, instead of later.")
     ] = False,
 ) -> None:
-    """Fetch the jars of Kafka and Spark, and make them start fast. A second run takes a moment."""
+    """Download the jars of Kafka and Spark and prepare fast starts. A second run takes a moment."""
     with reporting_errors(), terminal_progress() as progress:
         prepare(progress, archives=archives)
 

@@ -29,10 +29,10 @@ _GONE_S = 120.0
 
 def watch(
     at: At,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two readings.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end, for scripts.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between updates.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit, for scripts.")] = False,
 ) -> None:
-    """Follow workers, connectors with rates and lag, and what happens to them, until Ctrl-C.
+    """Show workers, connectors with rates and lag, and new events, until Ctrl-C.
 
     Rates of sources and lag of sinks need --bootstrap-servers or --worker-config.
     """

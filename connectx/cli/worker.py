@@ -74,13 +74,17 @@ News = str | int | BaseException
 
 
 def worker(
-    file: Annotated[Path, typer.Argument(metavar="FILE.properties", help="Kafka Connect's own settings file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.properties", help="Worker settings, as for Kafka Connect.")],
     name: Annotated[
-        str | None, typer.Option(help="Name in client ids and the history; by default host and pid.")
+        str | None, typer.Option(help="Name in client ids and in the history; by default host and process id.")
     ] = None,
-    log_level: Annotated[worker_log.Level, typer.Option(help="Of connectx's own log.")] = worker_log.Level.INFO,
-    kafka_timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for Kafka at the start.")] = 60.0,
-    history: Annotated[Path | None, typer.Option(help="Write its events there in the end: `connectx replay`.")] = None,
+    log_level: Annotated[worker_log.Level, typer.Option(help="Level of connectx's log.")] = worker_log.Level.INFO,
+    kafka_timeout: Annotated[
+        float, typer.Option(min=1, help="How many seconds to wait for Kafka at the start.")
+    ] = 60.0,
+    history: Annotated[
+        Path | None, typer.Option(help="File for the events, written at the end, for `connectx replay`.")
+    ] = None,
 ) -> None:
     """Run one distributed worker, like Kafka Connect's connect-distributed.sh, until SIGTERM or SIGINT.
 

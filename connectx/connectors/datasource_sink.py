@@ -142,7 +142,7 @@ class DataSourceSink(SinkConnector):
             self._commit(writer, [message])
 
         def _commit(self, writer: DataSourceWriter, messages: list[Any]) -> None:
-            """Also where it fails for good, the writer hears of it."""
+            """After a permanent failure, too, the writer is informed."""
             try:
                 writer.commit(messages)
             except Exception as error:

@@ -208,7 +208,7 @@ class ConfigWriter:
     # ------------------------------------------------------------------------------------------ rights, and the end
 
     def set_claim(self, claim: Claim) -> None:
-        """The leader's rights have changed: privileged operations wait, go on, or are refused.
+        """The leader's rights have changed: privileged operations wait, continue, or are refused.
 
         A write in progress ends with its response: only the response shows whether it was too late.
         """

@@ -119,7 +119,7 @@ class Connectors:
         context.emit(StartConnector(connector, life.instance, config, life.asked))
 
     def stop(self, connector: str, cause: Cause) -> None:
-        """Stop an instance for good, whatever was to come after it."""
+        """Stop an instance, and cancel the start that would follow."""
         self._stop(connector, cause, None)
 
     def restart(self, connector: str, cause: Cause) -> None:

@@ -48,7 +48,7 @@ WORKER_MOVES: Final[Moves[WorkerPhase]] = {
 
 @dataclass(frozen=True, slots=True)
 class StartAgain:
-    """What comes after an instance that stops: the same work once more. RESTARTING is shown if a user asked for it."""
+    """What comes after an instance that stops: the same work again. RESTARTING is shown if a user asked for it."""
 
     cause: Cause
     is_restart: bool = False

@@ -48,7 +48,7 @@ class Rule(StrEnum):
     TIMER_HAS_OWNER = "every awaited timer belongs to something that still waits for it"
     QUEUE_MOVES = "the first write waits for an answer or for the claim, later writes wait for the first"
     SIGNALS_ROUTED = "no signal between parts is left after a step"
-    REPLIES_ARE_DUE = "a reply that is prepared belongs to a write or fencing round that goes on"
+    REPLIES_ARE_DUE = "a reply that is prepared belongs to a write or fencing round in progress"
     RIGHTS_OF_LEADER = "only the leader claims the config topic or runs fencing rounds"
     CLAIM_IS_AWAITED = "a pending claim has a pending request or a timer"
     SETTLED_MEMBER = "a settled worker has an assignment of its present generation and no rebalance under way"

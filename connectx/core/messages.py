@@ -225,7 +225,7 @@ class StatusRecordRead:
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicsFailed:
-    """Reading or writing the internal topics has ended for good. The driver ends the worker; no core takes this."""
+    """Reading or writing the internal topics has ended permanently. The driver ends the worker; no core takes this."""
 
     error: str
 
@@ -410,7 +410,7 @@ class StopTask:
 
 @dataclass(frozen=True, slots=True)
 class CancelTask:
-    """The graceful time is over: close clients without waiting, suppress commits; the thread may go on as a zombie."""
+    """The graceful time is over: close clients without waiting, suppress commits. The thread may become a zombie."""
 
     task: TaskId
     instance: int
@@ -427,7 +427,7 @@ class TaskStateReached:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """The task failed, for good until restarted. `fenced` when its producer was fenced by another, of `newer_epoch`."""
+    """The task failed. `fenced` when its producer was fenced by another, of `newer_epoch`."""
 
     task: TaskId
     instance: int

@@ -144,7 +144,7 @@ class AssignmentReceived:
 
 @dataclass(frozen=True, slots=True)
 class MembershipLost:
-    """The generation is no longer ours; rejoining goes on by itself.
+    """The generation is no longer ours; rejoining continues by itself.
 
     `error` is Kafka's name, None when the session ran out by the member's own clock.
     """

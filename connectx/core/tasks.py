@@ -152,7 +152,7 @@ class Tasks:
             self._prepare(task, cause, connector_config, task_config)
 
     def stop(self, task: TaskId, cause: Cause) -> None:
-        """Stop a task for good, whatever was to come after it."""
+        """Stop a task, and cancel the start that would follow."""
         self._stop(task, cause, None)
 
     def restart(self, task: TaskId, cause: Cause) -> None:

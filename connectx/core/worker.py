@@ -324,7 +324,7 @@ class WorkerCore:
                 assert_never(stimulus)
 
     def _settle(self) -> None:
-        """Go on with what the stimulus has made possible."""
+        """Continue with what the stimulus has made possible."""
         self._route()
         self.rebalance.advance()
         self._route()

@@ -1,4 +1,4 @@
-"""What goes on while the demo runs, for its screen and for deciding when to break something. Pure.
+"""What happens while the demo runs, for its screen and for deciding when to break something. Pure.
 
 These are connectx's own numbers, from its history; the verdict never uses them.
 """

@@ -93,7 +93,7 @@ class SourceRotationError(SourceFileError):
 
     def __init__(self, path: str, cause: str) -> None:
         super().__init__(
-            f"Where to go on after a rotation of {path} cannot be decided: {cause}.",
+            f"The place to continue after a rotation of {path} cannot be decided: {cause}.",
             next_step="Let rotated.files name all rotated files, restore the missing one and restart the task, or stop "
             "the connector and reset its offsets.",
         )

@@ -128,7 +128,7 @@ class RecordTooLargeError(ConnectxError):
 
 
 class RecordRefusedError(ConnectxError):
-    """Kafka refused a record for good."""
+    """Kafka refused a record permanently."""
 
     code = "record_refused"
 
@@ -165,10 +165,10 @@ class OffsetOutOfRangeError(ConnectxError):
 
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(
-            f"The log of {partition} has no offset {offset}, where the task is to go on ({cause}): retention removed "
-            "records that were not read yet, or the topic was created again.",
-            next_step="Restart the task to go on where auto.offset.reset says; for an exactly-once sink first correct "
-            "or delete the row of that partition in the target's table of offsets.",
+            f"The log of {partition} has no offset {offset}, where the task should continue ({cause}): retention "
+            "removed records that were not read yet, or the topic was created again.",
+            next_step="Restart the task to continue where auto.offset.reset points; for an exactly-once sink first "
+            "correct or delete the row of that partition in the target's table of offsets.",
         )
         self.partition, self.offset = partition, offset
 

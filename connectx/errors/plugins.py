@@ -118,7 +118,7 @@ class RecordConversionError(ConnectxError):
 
 
 class RecordRejectedError(ConnectxError):
-    """The target refuses one record for good, with errors.tolerance=none."""
+    """The target refuses one record permanently, with errors.tolerance=none."""
 
     code = "record_rejected"
 

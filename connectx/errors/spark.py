@@ -28,7 +28,7 @@ class SparkNotAwaitedError(ConnectxError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The task was stopped before Spark had started.", next_step="It goes on where it was when it starts."
+            "The task was stopped before Spark had started.", next_step="It continues from its position when it starts."
         )
 
 

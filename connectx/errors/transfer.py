@@ -23,5 +23,7 @@ class ImportIncompleteError(ConnectxError):
     code = "import_incomplete"
 
     def __init__(self, message: str, report: object) -> None:
-        super().__init__(message, next_step="Repair the cause and import the same file again: it goes on.")
+        super().__init__(
+            message, next_step="Fix the cause and import the same file again: it continues where it stopped."
+        )
         self.report = report

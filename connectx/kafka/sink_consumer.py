@@ -1,6 +1,6 @@
 """The consumer of one sink task: a member of its consumer group that hands out Arrow tables.
 
-Two clients share the work. librdkafka is the member: it joins, takes part in rebalances of every protocol, sends
+Two clients share the work. librdkafka is the member: it joins, follows rebalances of every protocol, sends
 heartbeats and commits. Its partitions are paused as long as they are assigned, so it fetches none of them. The records
 come from connectx's own fetcher, which makes Arrow tables of record batches without an object for each record.
 
@@ -134,7 +134,7 @@ class SinkConsumer:
             OffsetOutOfRangeError: the log no longer (or not yet) has the position.
             KafkaPermissionError: no ACL for a topic or the group.
             KafkaLoginError: Kafka does not accept the credentials.
-            KafkaRequestError: the consumer is broken for good.
+            KafkaRequestError: the consumer cannot be used any more.
         """
         consumer = self._live()
         message = consumer.poll(0.0 if self._assigned else timeout_s)
@@ -143,7 +143,7 @@ class SinkConsumer:
         return self._fetcher.poll(timeout_s, max_records) if self._assigned else None
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Go on reading there; of partitions that are being assigned, start there."""
+        """Continue reading there; of partitions that are being assigned, start there."""
         starts = self._starts if self._starts is not None else {}
         starts |= {partition: offset for partition, offset in offsets.items() if partition in starts}
         self._fetcher.fetch_from({p: offset for p, offset in offsets.items() if p in self._assigned - starts.keys()})
@@ -293,7 +293,7 @@ class SinkConsumer:
             raise OffsetOutOfRangeError(str(partition), committed, "auto.offset.reset is none")
         if committed != OFFSET_INVALID:
             _log.warning(
-                "The log of %s has offsets %d to %d, but %d was committed: reading goes on at %d (auto.offset.reset).",
+                "The log of %s has offsets %d to %d, but %d was committed: reading resumes at %d (auto.offset.reset).",
                 *(partition, low, high, committed, offset),
             )
         return offset

@@ -34,7 +34,7 @@ class RetriableError(ConnectxError):
 class CommitRefusedError(ConnectxError):
     """An exactly-once target holds another offset than the batch starts at: an older or newer task wrote there.
 
-    `committed` holds, per partition, the offset that the target has: the runtime goes on from there if it still owns
+    `committed` holds, per partition, the offset that the target has: the runtime continues from there if it still owns
     the partition.
     """
 
@@ -48,7 +48,7 @@ class CommitRefusedError(ConnectxError):
 class NotStageableError(ConnectxError):
     """Raised by `plan`, `stage` and `commit`: these records must go through `put`, as when they change a table.
 
-    The worker puts them, and executors go on with the next ones.
+    The worker puts them, and executors continue with the next ones.
     """
 
     code = "not_stageable"
@@ -102,7 +102,7 @@ class ConnectorContext(Protocol):
         """Ask for new task configs soon."""
 
     def raise_error(self, error: BaseException) -> None:
-        """Fail the connector; its tasks go on."""
+        """Fail the connector; its tasks continue."""
 
 
 class TransactionContext(Protocol):
@@ -118,7 +118,7 @@ class TransactionContext(Protocol):
 
         `row` is the number of that row, from 0, in the order of `Slice.rows` (as Spark returns them, for a DataFrame).
         It counts also when the row is dropped afterwards, by a transformation or by errors.tolerance. `offset` is the
-        source offset after that row, where the task goes on if its worker dies then; only the last row needs none.
+        source offset after that row, where the task continues if its worker dies then; only the last row needs none.
         Without a slice, everything that was sent before is committed.
         """
 
@@ -166,9 +166,9 @@ class SinkTaskContext(Protocol):
         """Within `put`, before it raises a RetriableError: put the batch again after this time."""
 
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
-        """Within `put`: the target refuses this record for good (KIP-610, ErrantRecordReporter).
+        """Within `put`: the target refuses this record permanently (KIP-610, ErrantRecordReporter).
 
-        With errors.tolerance=all the record counts as skipped, and `put` goes on without it; otherwise raises `error`.
+        With errors.tolerance=all the record counts as skipped and `put` continues; otherwise raises `error`.
         """
 
     def spark(self) -> SparkSession:
@@ -246,7 +246,7 @@ class SourceTask(Shown):
     def reread(
         self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
     ) -> Iterator[Slice] | None:
-        """The rows between two offsets that were committed, once more, for `cluster.check` to compare with the topic.
+        """The rows between two offsets that were committed, again, for `cluster.check` to compare with the topic.
 
         `start` None: from the beginning. `end` None: up to what the source has by now, nothing if it has no end.
         Exactly the rows that `poll` gave. Called on a separate started task, without `poll`. Default None: this
@@ -320,7 +320,7 @@ class SourceConnector(Connector):
     def check_offsets(
         cls, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
     ) -> None:
-        """Refuse offsets that a user wants to set and that the tasks could not go on from; None resets a partition.
+        """Refuse offsets that a user wants to set and that the tasks could not continue from; None resets a partition.
 
         Kafka Connect: SourceConnector.alterOffsets (KIP-875). Raises ValueError with the reason.
         """

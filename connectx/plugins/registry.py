@@ -71,7 +71,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "connectx.connectors.postgres.sink.PostgresSink": "PostgresSink",
     "io.confluent.kafka.connect.datagen.DatagenConnector": "Generator",
 }
-"""Where connectors were before, and connectors whose configurations ours take: what names them so goes on to work."""
+"""Where connectors were before, and connectors whose configurations ours take: what names them so continues to work."""
 _JAVA_TASKS: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceTask",

@@ -313,7 +313,7 @@ class InternalClient:
         except RestError as error:
             if error.status == 500 and error.message.startswith("Request timed out"):
                 raise WorkerNotReadyError(
-                    error.message, status=500, next_step="The round goes on: ask again."
+                    error.message, status=500, next_step="The round continues: ask again."
                 ) from error
             raise
 

@@ -45,7 +45,7 @@ class Mailbox:
     Args:
         name: name of the thread.
         handler: called for each stimulus.
-        on_crash: called once if the handler raises: the worker cannot go on.
+        on_crash: called once if the handler raises: the worker cannot continue.
         clock: decides when a timer is due.
     """
 
@@ -83,7 +83,7 @@ class Mailbox:
         self._running.clear()
 
     def thaw(self) -> None:
-        """Go on handling."""
+        """Continue handling."""
         self._running.set()
 
     def kill(self) -> None:

@@ -196,7 +196,7 @@ class Catalog:
         return Change(_registered(made), [schema_record(made)])
 
     def delete_subject(self, subject: str, *, permanent: bool) -> Change:
-        """Delete all versions of a subject, softly or for good."""
+        """Delete all versions of a subject, softly or permanently."""
         self._check_writable(subject)
         ever, live = self._of(subject, True), self._of(subject, False)
         if not ever:
@@ -216,7 +216,7 @@ class Catalog:
         return Change([one.version for one in ever], [*gone, *settings, delete_subject_record(subject, None)])
 
     def delete_version(self, subject: str, number: str, *, permanent: bool) -> Change:
-        """Delete a version of a subject, softly or for good."""
+        """Delete a version of a subject, softly or permanently."""
         self._check_writable(subject)
         found = self.version(subject, number, deleted=permanent or number not in ("latest", "-1"))
         self._check_unreferenced(found)

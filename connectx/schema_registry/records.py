@@ -83,7 +83,7 @@ def mode_record(subject: str | None, mode: str | None) -> KeyValue:
 
 
 def delete_subject_record(subject: str, version: int | None) -> KeyValue:
-    """The record that deletes a subject's versions up to one softly; None: the subject is gone for good."""
+    """The record that deletes a subject's versions up to one softly; None: the subject is permanently deleted."""
     key = _text({"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0})
     return key, None if version is None else _bytes({"subject": subject, "version": version})
 

@@ -127,7 +127,7 @@ class SparkDriver:
         self.secret = ""
 
     def cancel(self) -> None:
-        """From another thread: end a start that goes on, or that is still to come, with SparkStartError.
+        """From another thread: end a start that is in progress, or that is still to come, with SparkStartError.
 
         The JVM is killed, which also ends the calls of a session that is being made on it. Does nothing once the start
         is `completed`.

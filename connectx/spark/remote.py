@@ -1,7 +1,7 @@
 """Spark Connect sessions of workers in processes, and the end of sessions whose worker was killed.
 
-A session's id is reported before the session is made: the jobs of a killed client go on, and ending them requires the
-id. Decides nothing about tasks, and never starts or stops a server.
+A session's id is reported before the session is made: the jobs of a killed client continue, and ending them
+requires the id. Decides nothing about tasks, and never starts or stops a server.
 """
 
 from __future__ import annotations

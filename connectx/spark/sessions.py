@@ -216,7 +216,7 @@ class SparkProvider:
             close_session(session)
 
     def close(self) -> None:
-        """Close what this provider owns. A borrowed session goes on. A second call does nothing."""
+        """Close what this provider owns. A borrowed session continues. A second call does nothing."""
         self._is_closed = True
         if (starting := self._starting) is not None:
             starting.cancel()

@@ -1,4 +1,4 @@
-"""A transformation that keeps Spark's executors busy until a test lets them go on."""
+"""A transformation that keeps Spark's executors busy until a test lets them continue."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Reader(DataSourceStreamReader):
 
 @contextmanager
 def held_while_sending(bootstrap_servers: str, topic: str, partitions: int = 1) -> Iterator[None]:
-    """Wait until a job has sent some of its records; it cannot go on until the end, for want of a second replica."""
+    """Wait until a job has sent some of its records; it cannot continue until the end, for want of a second replica."""
     reader = Reader(bootstrap_servers, topic, partitions, "read_uncommitted")
     until(reader.poll, "records of a job")
     set_least_replicas(bootstrap_servers, topic, 2)

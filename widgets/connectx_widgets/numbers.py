@@ -63,7 +63,7 @@ class Numbers:
         (records), `committed` (where no history has it), `every` (milliseconds between counts; 1000 if not there),
         `retries`, `errors` (records that failed, each try counts), `lag`, `behind_since` (when the end of the topic was
         where the sink is, milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to its commit),
-        `offset`, `waits` (why it does not go on)."""
+        `offset`, `waits` (why it does not continue)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0"."""
         self.late: dict[str, int] = {}

@@ -215,7 +215,7 @@ class AttachedCluster(ConnectCluster):
         )
 
     def close(self) -> None:
-        """Stop looking. The cluster itself goes on. A second call does nothing."""
+        """Stop looking. The cluster itself continues. A second call does nothing."""
         try:
             super().close()
         finally:

@@ -97,7 +97,7 @@ class Watch:
         """Origins that do not answer: since when (Unix time, milliseconds), and why."""
 
     def start(self) -> None:
-        """Look once, here, and then go on on the watch's own thread.
+        """Look once, here, and then continue on the watch's own thread.
 
         Raises:
             ConnectxError: what is to be looked at cannot be seen.
@@ -203,7 +203,7 @@ class Watch:
     # -------------------------------------------------------------------------------------------------- topics
 
     def _read_topics(self, kafka: KafkaSide) -> None:
-        """Read both topics to their present end, and go on. Records after that end are changes."""
+        """Read both topics to their present end, and continue. Records after that end are changes."""
         self._admin = Admin(kafka.clients.admin())
         counts = self._admin.partition_counts([kafka.config_topic, kafka.status_topic])
         missing = [topic for topic, count in counts.items() if not count]
@@ -237,7 +237,7 @@ class Watch:
         origin = CONFIG_TOPIC if is_config else STATUS_TOPIC
         try:
             self._take(message)
-        except Exception as error:  # polls of the group must go on
+        except Exception as error:  # polls of the group must continue
             _log.exception("A record of the attached cluster could not be taken")
             self._lose(origin, f"{type(error).__name__}: {error}")
         else:

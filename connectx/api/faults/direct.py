@@ -43,7 +43,7 @@ class DirectFaults(ABC):
         return self._kafka
 
     def kill(self, worker: str) -> None:
-        """Kill a worker: no goodbye, no commit."""
+        """Kill a worker: no LeaveGroup, no commit."""
         self.workers[worker].kill()
 
     def stop(self, worker: str) -> bool:
@@ -59,7 +59,7 @@ class DirectFaults(ABC):
         self.workers[worker].resume()
 
     def stall(self, worker: str) -> None:
-        """Stop a worker's heartbeats while its tasks go on."""
+        """Stop a worker's heartbeats while its tasks continue."""
         self.workers[worker].stall()
 
     def partition(self, worker: str, direction: Direction = "both") -> None:

@@ -140,8 +140,8 @@ def with_rotation(config: ConfigDef) -> ConfigDef:
         group=_ROTATION,
         importance="LOW",
         validator=between(0, 3_600_000),
-        doc="How long the newest rotated file must be unchanged before reading goes on in the next file. A writer must "
-        "have opened the new file by then.",
+        doc="How long the newest rotated file must be unchanged before reading continues in the next file. A writer "
+        "must have opened the new file by then.",
     )
 
 
@@ -258,7 +258,7 @@ class RotatedFile:
     def _at_end(
         self, file: _File, place: Place, current: _File | None, following: _File | None, *, at_once: bool
     ) -> Lines | None:
-        """A rotated file has no more complete lines: go on to the next one when it is sure that none will come."""
+        """A rotated file has no more complete lines: continue to the next one when it is sure that none will come."""
         if following is None:
             self.waits = SourceFileMissingError(self._file.path).message
             return None

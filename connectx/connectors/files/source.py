@@ -41,7 +41,7 @@ _PART_BYTES = 8 * 1024 * 1024
 
 
 class FileSource(SourceConnector):
-    """Reads one CSV or JSON-lines file with Spark, exactly once, and goes on with lines that are appended."""
+    """Reads one CSV or JSON-lines file with Spark, exactly once, and continues with lines that are appended."""
 
     version = VERSION
     requires = (("spark", "pyspark"),)
@@ -135,7 +135,7 @@ class FileSource(SourceConnector):
 
             Raises:
                 SourceFileMissingError, SourceFileUnreadableError, SourceFileShrunkError: as they say.
-                SourceRotationError: where to go on after a rotation cannot be decided.
+                SourceRotationError: where to continue after a rotation cannot be decided.
                 ConfigError: the schema cannot be read or inferred, or has no such key field.
             """
             lines = self._followed.next_lines(offset, self._values["slice.bytes"])

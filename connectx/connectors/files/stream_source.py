@@ -1,7 +1,7 @@
 """FileStreamSource: each line of a growing text file becomes a record with a string value.
 
-Keys, offsets and behaviour are those of Kafka Connect's FileStreamSourceConnector, so that either can go on where the
-other stopped. A missing file is waited for; a file that shrank fails the task instead of being ignored, unless
+Keys, offsets and behaviour are those of Kafka Connect's FileStreamSourceConnector, so that either can continue
+where the other stopped. A missing file is awaited; a file that shrank fails the task instead of being ignored, unless
 rotated.files names the files that it was rotated to.
 """
 

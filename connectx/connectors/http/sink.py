@@ -1,7 +1,7 @@
 """HttpSink: sends the records of topics to a web service, at least once.
 
 Keys are those of Confluent's HTTP sink connector. Requests of a task go one after the other, so that records with the
-same URL arrive in order. A put that fails in the middle goes on where it stopped.
+same URL arrive in order. A put that fails in the middle continues where it stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The table of offsets in a target database: the fence of an exactly-once sink.
 
 One row per consumer group, topic and partition holds the offset after the last record that the target has. A writer
-locks the rows first and compares: only the one whose batch starts exactly there may go on. A row with a null offset
+locks the rows first and compares: only the one whose batch starts exactly there may continue. A row with a null offset
 belongs to a partition of which nothing was written yet.
 """
 
@@ -69,7 +69,7 @@ class OffsetsTable:
             raise CommitRefusedError(
                 f"The target has other offsets than the task: {shown}.",
                 {partition: offset for partition, offset in committed.items() if offset is not None},
-                next_step="Another task wrote there; this one goes on where the target is.",
+                next_step="Another task wrote there; this one continues where the target is.",
             )
 
     def move(self, ranges: Ranges) -> None:

@@ -1,6 +1,6 @@
 """JdbcSource: rows of tables, or of a query, become records; new and changed rows follow.
 
-Keys, source partitions and source offsets are those of Confluent's JDBC source connector, so that either can go on
+Keys, source partitions and source offsets are those of Confluent's JDBC source connector, so that either can continue
 where the other stopped. Rows are read into Arrow in pages that start after the last row's position (keyset pagination),
 each in a separate transaction.
 """

@@ -1,7 +1,7 @@
 """Small files of an Iceberg table, merged into larger ones: the same rows in a snapshot that replaces files.
 
 It writes the larger files first. The snapshot may be committed again on top of newer ones, as long as these still have
-the files that it replaces, so sinks go on while files are merged. Properties, and so offsets, are not touched.
+the files that it replaces, so sinks continue while files are merged. Properties, and so offsets, are not touched.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A commit of a topic partition has a file for each combination of values. The files are written aside first. Then a link
 is created exclusively, a small file named by the first offset. It is the commit and the fence, and lists the files.
-Last the files are moved to their places. A task that finds a link of another one completes its moves before it goes on.
+Last the files are moved to their places. A task that finds a link of another one completes its moves first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parquet files as a table with a chain of offsets.
 
 A file holds the rows of one topic partition from one offset to another. Its name is the first offset and it is created
-exclusively, so of two writers that go on at the same offset one is refused; the offset after the last row is in the
+exclusively, so of two writers that continue at the same offset one is refused; the offset after the last row is in the
 file's metadata. The files of a partition are a chain, and `open` takes its end. A file becomes visible as a whole.
 """
 
@@ -217,7 +217,7 @@ class ParquetTable:
 
     def _foreign(self, path: str, why: str) -> LakeError:
         return LakeError(
-            f"The file {path} {why}, so it is not known where to go on.",
+            f"The file {path} {why}, so it is not known where to continue.",
             next_step="Choose another `path` or table.name.format, or remove the file, and restart the task.",
         )
 

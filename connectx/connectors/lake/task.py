@@ -294,7 +294,7 @@ class LakeTask(SinkTask):
         wrong = {p: self._next[p] for p, (first, _) in batch.ranges.items() if self._next.get(p, first) != first}
         if wrong:
             shown = ", ".join(
-                f"{p} goes on at {at}, the batch starts at {batch.ranges[p][0]}" for p, at in wrong.items()
+                f"{p} continues at {at}, the batch starts at {batch.ranges[p][0]}" for p, at in wrong.items()
             )
             raise CommitRefusedError(f"The task expects other offsets: {shown}.", wrong)
         self._take(batch)
@@ -420,7 +420,7 @@ class LakeTask(SinkTask):
         self._next = {p: offset for p, offset in self._next.items() if p not in partitions} | dict(offsets)
 
     def _drop(self) -> Offsets:
-        """Forget all rows; where each of their partitions goes on."""
+        """Forget all rows; where each of their partitions continues."""
         dropped = {p: first for pending in self._pending.values() for p, (first, _) in pending.ranges.items()}
         self._pending = {}
         return dropped
@@ -503,7 +503,7 @@ class LakeTask(SinkTask):
     # ---------------------------------------------------------------------------------------------------- commit
 
     def _commit(self) -> None:
-        """Commit table by table. A refusal drops all rows at hand, and names where each partition goes on."""
+        """Commit table by table. A refusal drops all rows at hand, and names where each partition continues."""
         for name, pending in list(self._pending.items()):
             if not pending.rows:
                 continue  # its offsets go with the next rows
@@ -554,5 +554,5 @@ def compare(table: str, held: Mapping[TopicPartition, int], ranges: Ranges) -> N
         raise CommitRefusedError(
             f"{table} has other offsets than the task: {shown}.",
             {p: held.get(p, first) for p, (first, _) in ranges.items()},
-            next_step="Another task wrote there; this one goes on where the table is.",
+            next_step="Another task wrote there; this one continues where the table is.",
         )

@@ -153,8 +153,8 @@ CONFIG: Final = (
         "source.consumer.auto.offset.reset",
         str,
         None,
-        doc="Where to begin a partition without a source offset: earliest (also if left out) or latest. If set, also "
-        "where to go on when the source has removed records that were not read yet; if left out, that fails the task.",
+        doc="Where to begin a partition without a source offset: earliest (the default) or latest. If set, also where "
+        "to continue when the source has removed records that were not read yet; if not set, that fails the task.",
         group=_OFFSETS,
         validator=lambda value: None if value in (None, "earliest", "latest") else "it is not earliest or latest",
     )

@@ -1,6 +1,6 @@
 """MirrorSource: copies topics of another Kafka cluster, exactly once.
 
-Keys, source partitions and source offsets are those of MirrorMaker 2's MirrorSourceConnector, so that either can go on
+Keys, source partitions and source offsets are those of MirrorMaker 2's MirrorSourceConnector, so either can continue
 where the other stopped. Records come from connectx's own fetcher as Arrow tables and keep key, value, headers,
 timestamp and partition.
 """
@@ -247,7 +247,7 @@ class MirrorSource(SourceConnector):
             assert self._fetcher is not None, "it has read"
             self._fetcher.fetch_from(start)
             if lost:
-                log.warning("%s goes on at offset %d of %s: %s", self.context.task, start[at], at, error.message)
+                log.warning("%s continues at offset %d of %s: %s", self.context.task, start[at], at, error.message)
 
         def _cut(self, fetched: FetchedRecords | None) -> Iterator[Slice]:
             """A slice for each partition."""

@@ -252,7 +252,7 @@ class ColumnReader:
             case None:
                 raise OffsetColumnError(name, self._where, "there is no such column")
             case T.StringType() if self._format == "jdbc" and not self._filters_here:
-                cause = "databases order text otherwise than Spark; set format.options.pushDownPredicate=false"
+                cause = "databases order text differently from Spark; set format.options.pushDownPredicate=false"
                 raise OffsetColumnError(name, self._where, cause)
             case T.StringType():
                 return _Kind(lambda column: column, F.lit)

@@ -36,4 +36,4 @@ class Reader(Protocol):
     def again(
         self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
     ) -> Iterator[tuple[pa.Table, SourceOffset]]:
-        """Rows between two offsets once more; `end` None: up to what there is now."""
+        """Rows between two offsets, again; `end` None: up to what there is now."""

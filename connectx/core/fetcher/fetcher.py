@@ -4,7 +4,7 @@
 effects, and reports for every request its answer or that none will come.
 
 Each broker has one Fetch to answer at a time. The next one leaves as soon as the answer is there, not when its records
-were taken: so fetching goes on while the application works, up to `buffer_bytes`. An answer to a position that has
+were taken: so fetching continues while the application works, up to `buffer_bytes`. An answer to a position that has
 changed meanwhile changes nothing.
 
 Every Fetch carries the epoch of the last fetched record. A leader that was elected uncleanly and lacks fetched records
@@ -45,7 +45,7 @@ class _Partition:
     replica_until_ms: int = 0
 
     def restart(self, offset: int, version: int) -> None:
-        """Go on at an offset; forget what is buffered or in flight."""
+        """Continue at an offset; forget what is buffered or in flight."""
         if offset != self.position:
             self.fetched_epoch = -1
         self.position = self.taken = offset

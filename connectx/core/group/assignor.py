@@ -201,7 +201,7 @@ class _Round:
     revoked: dict[str, list[Item]] = field(default_factory=dict)
 
     def handle_lost(self, lost: set[Item]) -> set[Item]:
-        """Begin, go on with or end the delay for lost work; returns what is to be assigned like new work."""
+        """Begin, continue with or end the delay for lost work; returns what is to be assigned like new work."""
         memory = self.memory
         if not lost and not memory.revoked_in_previous:
             self._end_delay()
@@ -325,7 +325,7 @@ def _work(items: Iterable[Item]) -> WorkSet:
 
 
 def assign_eagerly(configured: WorkSet, members: Iterable[str]) -> dict[str, WorkSet]:
-    """Member id to its complete work: connectors in turn over the members by id, then, going on, tasks in turn.
+    """Member id to its complete work: connectors in turn over the members by id, then tasks, from the next member on.
 
     Assigns everything again in every round, from the names alone. `members` has at least one member. Mirrors Kafka
     Connect's EagerAssignor, for groups of the protocol `default`.

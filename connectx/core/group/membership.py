@@ -63,13 +63,13 @@ class MembershipState(StrEnum):
     STOPPED = "stopped"
     # The coordinator is unknown: asked for, or waiting for RETRY; no heartbeats. Goes to STABLE, PREPARING (to rejoin).
     FINDING = "finding"
-    # JoinPreparing was signalled; heartbeats go on. Goes to JOINING by prepared(), or FINDING.
+    # JoinPreparing was signalled; heartbeats continue. Goes to JOINING by prepared(), or FINDING.
     PREPARING = "preparing"
     # JoinGroup is in flight, no heartbeats. Goes to ELECTED, SYNCING, WAITING, PREPARING (id reset), FINDING, FAILED.
     JOINING = "joining"
-    # A retriable error was answered; heartbeats go on. Goes to PREPARING when RETRY fires, FINDING.
+    # A retriable error was answered; heartbeats continue. Goes to PREPARING when RETRY fires, FINDING.
     WAITING = "waiting"
-    # Elected was signalled; heartbeats go on. Goes to SYNCING by assignments(), PREPARING, FINDING.
+    # Elected was signalled; heartbeats continue. Goes to SYNCING by assignments(), PREPARING, FINDING.
     ELECTED = "elected"
     # SyncGroup is in flight; heartbeats. Goes to STABLE, PREPARING (rebalance, id reset), WAITING, FINDING, FAILED.
     SYNCING = "syncing"

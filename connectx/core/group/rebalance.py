@@ -102,7 +102,7 @@ class Rebalance:
             self._read()
 
     def advance(self) -> None:
-        """Called after every stimulus: go on when the work that had to stop has stopped."""
+        """Called after every stimulus: continue when the work that had to stop has stopped."""
         if self.context.phase is not WorkerPhase.RUNNING or self._stops():
             return
         if self.phase is RebalancePhase.STOPPING:
@@ -229,7 +229,7 @@ class Rebalance:
     def _read_failed(self, error: str) -> None:
         """Leave the group, so that others may have the work, and read again and again before joining.
 
-        Running work goes on, because the next claim contains it, but not forever on an old config (KAFKA-9849).
+        Running work continues, because the next claim contains it, but not forever on an old config (KAFKA-9849).
         """
         group, settings = self.context.group, self.context.settings
         reason = causes.ConfigUnreadable(error)
@@ -299,12 +299,12 @@ class Rebalance:
         self.context.group.settled = False
 
     def on_lost(self, reason: Cause, error: str | None) -> None:
-        """Not a member any more. Work goes on: it is claimed when joining again (KIP-415)."""
+        """Not a member any more. Work continues: it is claimed when joining again (KIP-415)."""
         group = self.context.group
         self.context.record(payloads.MemberLost(error), why=reason)
         group.settled = False
         if group.is_leader:
-            # Another worker may lead already. Kafka Connect goes on leading until the next assignment; then a
+            # Another worker may lead already. Kafka Connect continues leading until the next assignment; then a
             # zombie's new claim could fence its successor.
             group.leader_id = group.leader_url = ""
             self.leadership.suspend()
@@ -317,7 +317,7 @@ class Rebalance:
         return self.fatal_error
 
     def on_coordinator_unknown(self) -> None:
-        """The group may think that this worker is gone: nothing of it may go on (KAFKA-9184)."""
+        """The group may think that this worker is gone: nothing of it may continue (KAFKA-9184)."""
         reason = causes.CoordinatorUnreachable()
         if self.context.group.assignment is not None:
             self.on_lost(reason, None)

@@ -239,7 +239,7 @@ class SinkTaskCore:
             self._record(step, payloads.OffsetsCommitted(records, named(batch.ends)))
 
     def _on_refused(self, refused: m.PutRefused, step: SinkStep) -> None:
-        """Go on where the target is. A refusal after a lost response may show that the batch did arrive."""
+        """Continue where the target is. A refusal after a lost response may show that the batch did arrive."""
         batch = self.batches[0]
         arrived = batch.attempts and all(refused.committed.get(p) == end for p, end in batch.ends.items())
         if arrived:
@@ -337,7 +337,7 @@ class SinkTaskCore:
             self._lane_changed(step)
 
     def _lane_changed(self, step: SinkStep) -> None:
-        """The consumer goes on after the records that executors read."""
+        """The consumer continues after the records that executors read."""
         choice = self.bulk.choice
         self._record(step, payloads.LaneChanged(choice.lane), choice.reason)
         if not self.bulk.is_bulk:

@@ -2,7 +2,7 @@
 
 The driver runs the effects of a step in order; the last one that has an answer is answered by a stimulus, and until
 then nothing else is asked for. Two kinds of stimuli come in between, while a Poll is outstanding: rebalances of the
-consumer group (their effects must be carried out before the group goes on), and outcomes of CommitOffsets that does
+consumer group (their effects must be carried out before the group continues), and outcomes of CommitOffsets that does
 not wait. A job of RunBulk runs beside the loop; its end answers a Poll. What both loops share (begin, pause, resume,
 stop, cancel, reports) is in `source_messages`.
 
@@ -161,7 +161,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Go on reading at these offsets; while partitions are being opened, start there. No answer."""
+    """Continue reading at these offsets; while partitions are being opened, start there. No answer."""
 
     offsets: Offsets
 

@@ -115,7 +115,7 @@ class Progress:
             self.put_records = 0
 
     def move(self, offsets: Offsets) -> dict[TopicPartition, int]:
-        """Go on at these offsets, where the partition is owned; returns those that differ from the position."""
+        """Continue at these offsets, where the partition is owned; returns those that differ from the position."""
         moved = {p: offset for p, offset in sorted(offsets.items()) if self.positions.get(p, offset) != offset}
         self.positions |= moved
         self.reached |= moved

@@ -201,7 +201,7 @@ class SourceTaskCore:
         self._proceed(step, now_ms)
 
     def _proceed(self, step: msg.SourceStep, now_ms: int) -> None:
-        """Send the next part of the slice at hand that has records; after the last part the loop goes on."""
+        """Send the next part of the slice at hand that has records; after the last part the loop continues."""
         while (polled := self.slice_at_hand) is not None:
             part = self._parts_left()[0]
             if part.records == 0 and not polled.commits_offset:
@@ -477,7 +477,7 @@ class SourceTaskCore:
             step.effects.append(msg.BeginTransaction())
 
     def _record_abort(self, reason: DataCause, step: msg.SourceStep) -> None:
-        """The transaction is over; what was about to be sent into it counts, unless the task goes on with it."""
+        """The transaction is over; what was about to be sent into it counts, unless the task continues with it."""
         records, self.progress.records = self.progress.records, 0
         if not self.aborting:
             records += sum(part.records for part in self._parts_left())

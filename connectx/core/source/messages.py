@@ -53,7 +53,7 @@ class FailureKind(StrEnum):
 
     FENCED = "fenced"  # a newer producer took over the transactional id
     EXPIRED = "expired"  # the broker aborted the transaction because it was open too long
-    DELIVERY = "delivery"  # a record was refused for good: offsets after it must not be committed
+    DELIVERY = "delivery"  # a record was refused permanently: offsets after it must not be committed
     RECORD = "record"  # a record cannot be transformed or converted, and errors.tolerance does not allow that
     FATAL = "fatal"  # anything else
 
@@ -175,7 +175,7 @@ class CommitTransaction:
 class AbortTransaction:
     """Answered by TransactionAborted, also when the abort failed: then the next instance or the time-out aborts.
 
-    With `insist` the task goes on afterwards: wait for the broker without a timeout; a failure is an EffectFailed.
+    With `insist` the task continues afterwards: wait for the broker without a timeout; a failure is an EffectFailed.
     """
 
     insist: bool = False
@@ -467,7 +467,7 @@ class PauseRequested:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    """Go on."""
+    """Continue."""
 
 
 @dataclass(frozen=True, slots=True)

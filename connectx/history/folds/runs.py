@@ -94,7 +94,7 @@ class Run:
 
     @property
     def end_ms(self) -> int | None:
-        """When it ended, None while it goes on."""
+        """When it ended, None while it lasts."""
         return self.segments[-1].end_ms
 
     @property
@@ -202,7 +202,7 @@ class RunFold:
     """Takes events one by one, in order, and knows the runs that they show.
 
     Args:
-        kept: about so many runs are kept, the newest, besides those that go on and the last of each work; None: all.
+        kept: about so many runs are kept, the newest, besides those that continue and the last of each work; None: all.
     """
 
     def __init__(self, kept: int | None = None) -> None:

@@ -79,7 +79,7 @@ class Bar:
 
     @property
     def end_ms(self) -> int | None:
-        """When it ends, None while it goes on."""
+        """When it ends, None while it lasts."""
         return self.parts[-1].end_ms
 
     @property

@@ -261,7 +261,7 @@ class Admin:
     def refresh_leaders(self, timeout_s: float = 1.0) -> None:
         """Look up again the leaders of partitions whose requests failed. Blocks; nothing if there are none.
 
-        librdkafka's admin client goes on using the leaders that it once learned, also after the death of a broker. It
+        librdkafka's admin client continues using the leaders that it once learned, also after the death of a broker. It
         then answers with any of several errors, a timeout among them.
         """
         topics, self._stale_topics = self._stale_topics, set()

@@ -101,7 +101,7 @@ class RecordFetcher:
         return self._core.trouble
 
     def fetch_from(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets, or go on there if they are read already."""
+        """Read these partitions from these offsets, or continue there if they are read already."""
         self._drop(offsets)
         self._take(msg.FetchFrom(dict(offsets)))
 

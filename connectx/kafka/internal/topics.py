@@ -94,7 +94,7 @@ class InternalTopics:
         return self._offsets
 
     def start(self, timeout_s: float = START_S) -> None:
-        """Create missing topics, check the others, read everything to the present end and post it, then go on reading.
+        """Create missing topics, check the others, read to the present end and post the records, then continue reading.
 
         Raises:
             ReadToEndError: the end was not reached in time.

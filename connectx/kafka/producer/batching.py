@@ -42,7 +42,7 @@ class UnfitRow:
 
 
 class Batcher:
-    """Cuts tables into batches. Sticky partitions go on from table to table.
+    """Cuts tables into batches. Sticky partitions continue from table to table.
 
     Args:
         options: limits and codec.

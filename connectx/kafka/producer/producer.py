@@ -288,7 +288,7 @@ class KafkaProducer:
                 self._refusal = self._refusal or ProducerError("The producer was cancelled.", next_step="")
 
     def ending(self) -> ConnectxError | None:
-        """What has ended the producer for good; None if nothing has."""
+        """The error that ended the producer permanently; None if it can be used."""
         if self._net is None or self._core.failure is None:
             return None
         return self._typed(self._core.failure)

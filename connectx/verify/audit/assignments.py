@@ -59,7 +59,7 @@ def failed(cluster: ClusterInventory) -> Iterator[Finding]:
                 Severity.ERROR,
                 connector.name,
                 f"FAILED on {connector.worker_id}: {connector.why or 'no trace'}",
-                "It makes no new task configs; tasks that run go on with the old ones.",
+                "It makes no new task configs; tasks that run continue with the old ones.",
                 f'Repair the cause, then cluster["{connector.name}"].restart().',
             )
         for task in connector.tasks:

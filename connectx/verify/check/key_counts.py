@@ -168,7 +168,7 @@ def _compare(
 
 @contextmanager
 def interruptible(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session for some jobs, which an interrupt of this process ends, too: Spark itself goes on with them."""
+    """A session for some jobs, which an interrupt of this process ends, too: Spark itself continues with them."""
     if is_connect(spark):  # a plan over frames of two sessions is refused; the tag marks the jobs of this thread
         tag = f"connectx-compare-{uuid4().hex}"
         session, interrupt = spark, partial(spark.interruptTag, tag)

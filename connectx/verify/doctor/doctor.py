@@ -115,6 +115,8 @@ def _faults(*, embedded: bool) -> Finding:
     name = "Cutting workers off"
     if embedded:
         return Finding(name, Status.OK, "partition, kill_broker and a pause of all connections, by the gate")
-    why = "With your own Kafka there is no gate: partition and kill_broker are off; clients of a paused thread go on."
-    next_step = 'stop, kill and stall work; isolation="process" makes pause honest.'
+    why = (
+        "With your own Kafka there is no gate: partition and kill_broker are off; clients of a paused thread still run."
+    )
+    next_step = 'stop, kill and stall work; isolation="process" makes pause exact.'
     return Finding(name, Status.LIMITED, "stop, kill, stall", why, next_step)

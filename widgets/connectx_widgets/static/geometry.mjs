@@ -120,7 +120,7 @@ export function currentState(store, connector) {
   return JSON.stringify([own, ...tasks].map((work) => work && [work.task, work.state, work.since, work.worker, work.read, work.why]));
 }
 
-/** The cluster's time on this page; it stands still when nothing goes on, or when the kernel is silent though it does. */
+/** The cluster's time on this page; it stands still when nothing happens, or when the kernel is silent though it does. */
 export function clock(store, pageNow) {
   const heard = store.heard + store.skew, silent = pageNow - store.heard;
   const open = ofKind(store, "bar").some(isOpen) || ofKind(store, "row").some((row) => !row.gone);

@@ -5,10 +5,10 @@ import { clockText, duration, sparkline } from "./geometry.mjs";
 
 /** What the buttons do. */
 export const TIPS = {
-  kill: "End the worker immediately: no goodbye to the group, no commit. Its work moves after the rebalance delay.",
+  kill: "End the worker immediately: it does not leave the group and commits nothing. Its work moves after the rebalance delay.",
   "stop-worker": "Stop the worker gracefully: it commits, leaves the group, and its work moves.",
   "pause-worker": "Freeze the worker, its connections included. After a resume it is a zombie if its work has moved.",
-  stall: "Stop the worker's heartbeats while its tasks go on: the zombie of KIP-618.",
+  stall: "Stop the worker's heartbeats while its tasks continue: the zombie of KIP-618.",
   partition: "Cut the worker's connections to Kafka until you heal them.",
   "resume-worker": "End the pause or the stall.",
   heal: "Restore the worker's connections to Kafka.",
@@ -18,7 +18,7 @@ export const TIPS = {
   pause: "Keep the tasks assigned, but idle.",
   resume: "Run the tasks again.",
   stop: "End the tasks; offsets can then be altered.",
-  delete: "Delete the connector; its topics and offsets stay. Asks once more.",
+  delete: "Delete the connector; its topics and offsets stay. Asks for confirmation.",
   details: "Tasks, configuration and traces.",
   "restart-task": "Restart this task.",
 };

@@ -129,8 +129,8 @@ CONFIG: Final = (
         str,
         "trust_offset",
         doc="What to do when the slot does not fit the source offset, because it is gone, was created again or is "
-        "ahead. trust_offset: fail. trust_slot: go on at the slot's position; changes may be missing or come twice. "
-        "trust_greater_lsn: go on at the later of both positions; changes may be missing. With "
+        "ahead. trust_offset: fail. trust_slot: continue at the slot's position; changes may be missing or come twice. "
+        "trust_greater_lsn: continue at the later of both positions; changes may be missing. With "
         "snapshot.mode=when_needed a snapshot is taken instead.",
         group=_SLOT,
         validator=one_of(*MISMATCH_STRATEGIES),

@@ -155,7 +155,7 @@ class Position:
         return state is not None and commit_lsn < state.visible.until and state.visible.has(xid)
 
     def within(self, xid: int) -> Resumed | None:
-        """How to go on within a transaction that was sent in part."""
+        """How to continue within a transaction that was sent in part."""
         return Resumed(self.change_lsn, self.changes) if xid == self.xid else None
 
 
@@ -176,7 +176,7 @@ class Resumed:
 
 
 def check_offset(offset: SourceOffset | None) -> None:
-    """Raise ValueError for an offset that no task could go on from."""
+    """Raise ValueError for an offset that no task could continue from."""
     for key, value in (offset or {}).items():
         number = isinstance(value, int) and not isinstance(value, bool)
         if key in _NUMBERS and value is not None and not number:

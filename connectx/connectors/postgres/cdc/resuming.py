@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _WITHOUT_SNAPSHOT: Final = ("no_data", "never")
 _CHOICES: Final = (
-    "To read all rows again set snapshot.mode=when_needed; to go on without the changes in between set "
+    "To read all rows again set snapshot.mode=when_needed; to continue without the changes in between set "
     "offset.mismatch.strategy=trust_slot; then restart the task."
 )
 
@@ -107,5 +107,5 @@ class Resumption:
                 f"(offset.mismatch.strategy is {self._strategy}).",
                 next_step=_CHOICES,
             )
-        log.warning("Slot %s %s: going on at %d", self._slot, how, chosen)
+        log.warning("Slot %s %s: continuing at %d", self._slot, how, chosen)
         return Position(chosen), False

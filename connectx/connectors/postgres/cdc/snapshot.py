@@ -2,7 +2,7 @@
 
 Several tables can be read at a time, each over a separate connection. All transactions import the snapshot of the first
 one, so that they show the same moment. While a page is sent, the next ones are read. A task that starts again in the
-middle of tables goes on after their last rows in other transactions. A table without a primary key then begins again.
+middle of tables continues after their last rows in other transactions. A table without a primary key then begins again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Page:
 
     @property
     def last_key(self) -> tuple[str, ...]:
-        """Where the next page goes on: the primary key or the place of the last row."""
+        """Where the next page continues: the primary key or the place of the last row."""
         places = self.shape.key or range(len(self.shape.columns), self.rows.num_columns)
         return tuple(self.rows.column(at)[-1].as_py() for at in places)
 

@@ -41,7 +41,7 @@ class SinkWorld:
 
     Args:
         setup: plugin, converters, settings.
-        runner: feeds the loop what comes in the middle of a poll, and knows whether the task is to go on.
+        runner: feeds the loop what comes in the middle of a poll, and knows whether the task is to continue.
         core: the loop, which knows how far the task has come; it is only read here.
     """
 

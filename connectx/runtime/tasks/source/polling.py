@@ -170,7 +170,7 @@ class SourcePoller:
     def _judge(self, failures: Sequence[Failure], give_up: bool) -> None:
         """Raise for what may pass, and for the first row that a transformation could not take unless it may be skipped.
 
-        A failure is for good where it is not a RetriableError, or when there is no time left to try again.
+        A failure is final where it is not a RetriableError, or when there is no time left to try again.
         """
         passing = [failure for failure in failures if isinstance(failure.error, RetriableError)]
         if passing and not give_up:
