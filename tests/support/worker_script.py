@@ -7,6 +7,7 @@ assigned, then come tasks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
@@ -181,6 +182,12 @@ class WorkerScript:
                 elif hasattr(effect, "request_id") and not isinstance(effect, Reply):
                     self.open.append(effect)
         return done
+
+    def ignores(self, stimulus: Stimulus) -> bool:
+        """True when the core takes nothing from the stimulus, says why, and is as it was."""
+        before = copy.deepcopy(self.core)
+        step = self.do(stimulus)
+        return both(step) == NOTHING_HAPPENED and step.ignored is not None and self.core == before
 
     def take(self, kind: type[_Effect]) -> _Effect:
         """The oldest order of a kind without an answer; it counts as answered now."""
@@ -381,10 +388,9 @@ def status_of(subject: str | TaskId, state: State, worker_id: str = ME, generati
     return TaskStatusRecord(subject, status) if isinstance(subject, TaskId) else ConnectorStatusRecord(subject, status)
 
 
-def member(url: str = "http://other/", offset: int = 6, claims: WorkSet | None = None) -> MemberMetadata:
-    """What another member says when it joins."""
-    allocation = None if claims is None else Assignment(SESSIONED, 0, "", "", offset, claims)
-    return MemberMetadata(SESSIONED, url, offset, allocation)
+def member(url: str = "http://other/", offset: int = 6) -> MemberMetadata:
+    """What another member says when it joins, with nothing to claim."""
+    return MemberMetadata(SESSIONED, url, offset)
 
 
 # ------------------------------------------------------------------------------------------------------ the states

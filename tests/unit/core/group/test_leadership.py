@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -258,8 +259,8 @@ def test_a_life_time_of_zero_keeps_the_first_key_forever() -> None:
 
 
 @pytest.mark.parametrize("make", [following, claiming])
-def test_only_a_leader_that_may_write_makes_a_key(make: object) -> None:
-    script: WorkerScript = make(records=WITHOUT_KEY)  # type: ignore[operator]
+def test_only_a_leader_that_may_write_makes_a_key(make: Callable[..., WorkerScript]) -> None:
+    script = make(records=WITHOUT_KEY)
     assert not script.waits_for(CreateSessionKey)
 
 
@@ -385,8 +386,8 @@ def test_a_new_leader_removes_statuses_of_what_is_gone() -> None:
 
 
 @pytest.mark.parametrize("make", [leading, following])
-def test_only_the_leader_removes_a_status_that_comes_after_its_work_is_gone(make: object) -> None:
-    script: WorkerScript = make()  # type: ignore[operator]
+def test_only_the_leader_removes_a_status_that_comes_after_its_work_is_gone(make: Callable[..., WorkerScript]) -> None:
+    script = make()
     script.see(ConnectorConfigRecord("c", None))
     late = Status(State.UNASSIGNED, ME, 3)
     read = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 
@@ -191,8 +192,10 @@ def test_a_heartbeat_waits_for_the_answer_to_the_one_before() -> None:
 
 @pytest.mark.parametrize("make", [preparing, syncing], ids=["preparing", "syncing"])
 @pytest.mark.parametrize("error", [None, "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"])
-def test_heartbeats_go_on_while_work_stops_and_the_sync_is_in_flight(make: object, error: str | None) -> None:
-    script: WorkerScript = make()  # type: ignore[operator]
+def test_heartbeats_go_on_while_work_stops_and_the_sync_is_in_flight(
+    make: Callable[[], WorkerScript], error: str | None
+) -> None:
+    script = make()
     sent = script.fire(HEARTBEAT)
     assert isinstance(sent.effects[0], SendHeartbeat)
     answered = script.do(HeartbeatReplied(sent.effects[0].request_id, error))
@@ -215,7 +218,7 @@ def test_no_heartbeats_while_joining() -> None:
     assert script.core == before
 
 
-def test_a_rebalance_told_by_a_heartbeat_keeps_the_id_and_rejoins() -> None:
+def test_a_rebalance_announced_by_a_heartbeat_keeps_the_id_and_rejoins() -> None:
     script = heartbeating()
     step = script.do(HeartbeatReplied(5, "REBALANCE_IN_PROGRESS"))
     assert (timers(step), joins(step), reasons(step)) == (
@@ -432,8 +435,8 @@ def test_a_stable_member_rejoins_at_once_when_something_changed() -> None:
 
 
 @pytest.mark.parametrize("make", [joining, syncing], ids=["joining", "syncing"])
-def test_a_rejoin_wanted_during_a_rebalance_follows_it(make: object) -> None:
-    script: WorkerScript = make()  # type: ignore[operator]
+def test_a_rejoin_wanted_during_a_rebalance_follows_it(make: Callable[[], WorkerScript]) -> None:
+    script = make()
     assert joins(script.see(NEW_CONNECTOR)) == []
     if make is joining:
         script.joined()

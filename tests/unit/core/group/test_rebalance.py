@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from connectx.core import verbs
@@ -334,8 +336,10 @@ def test_when_the_group_falls_back_to_eager_what_is_not_assigned_goes() -> None:
 
 
 @pytest.mark.parametrize("make", [leading, following])
-def test_a_lost_membership_lets_work_go_on_and_only_a_follower_still_knows_its_leader(make: object) -> None:
-    script: WorkerScript = make()  # type: ignore[operator]
+def test_a_lost_membership_lets_work_go_on_and_only_a_follower_still_knows_its_leader(
+    make: Callable[[], WorkerScript],
+) -> None:
+    script = make()
     step = script.fire(GroupTimer.SESSION)
     assert (work_of(step), kinds(step)) == ([], [EventKind.MEMBER_LOST])
     place = script.place()
