@@ -267,6 +267,14 @@ class SourceTask(Shown):
         """As `reread`, for one of `partitions`. A task with several overrides it."""
         return self.reread(spark, start, end)
 
+    def held(self, spark: SparkSession) -> Held | None:
+        """What the source holds now, for `cluster.check` to compare with what the records of its topics leave.
+
+        For sources that send changes of rows and cannot be read again. Called on a separate started task, without
+        `poll`. Default None: the source cannot say, or its records do not leave its rows.
+        """
+        return None
+
     def explain(self, spark: SparkSession, error: Exception) -> Exception | None:
         """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` says it all."""
         return None
@@ -304,6 +312,46 @@ class SourceTask(Shown):
 
     def _shown(self) -> Form:
         return plugin_form(self, "source task")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RowChange(Shown):
+    """What a record of a source does to the rows of its topic.
+
+    Attributes:
+        key: identifies the row; None: all of its fields do.
+        before: the row that is gone afterwards, if there is no key; None: none is.
+        after: the row that is there afterwards; None: none is.
+        kept: fields of the row whose values stay as they were, and that `after` does not have.
+        clears: all rows of the topic are gone first.
+        place: identifies the change in the log of the source, so that a record with the same one is a copy; None: no
+            place is known.
+        order: grows from change to change in a partition of a topic; None: it is not known.
+    """
+
+    key: Mapping[str, Any] | None = None
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    kept: tuple[str, ...] = ()
+    clears: bool = False
+    place: tuple[Any, ...] | None = None
+    order: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Held(Shown):
+    """What a source holds at one moment.
+
+    Attributes:
+        slices: its rows, as the records that a task would send of them; read once.
+        change: what a record with this key and value does; None: it is not about rows.
+        is_reached: after `slices` was read: whether all changes before its moment are in the topics, by the last source
+            offset.
+    """
+
+    slices: Iterator[Slice]
+    change: Callable[[Any, Any], RowChange | None]
+    is_reached: Callable[[SourceOffset], bool]
 
 
 class SourceConnector(Connector):

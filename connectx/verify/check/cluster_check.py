@@ -30,6 +30,7 @@ from connectx.verify.check.commits import COMMITS, SourceHistory, commits, sourc
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.decoding import SinkDecoder
 from connectx.verify.check.judge import blocked, judge
+from connectx.verify.check.replay import Replay
 from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows
 from connectx.verify.check.scenarios import Scenario
 from connectx.verify.check.sides import (
@@ -280,21 +281,24 @@ class _Gathering:
             names = set(users[together[0]])
             whole = all(topic in read for topic, connectors in users.items() if not names.isdisjoint(connectors))
             if taken:
-                self.comparisons.append(self._comparison(taken, by_topic[together[0]], problems, is_whole=whole))
+                self.comparisons += self._compared(taken, by_topic[together[0]], problems, is_whole=whole)
 
     def _latest(self, connector: str) -> list[SourceHistory]:
         histories = source_histories(list(self._checker.events))
         return [history for history in histories if history.connector == connector]
 
-    def _comparison(
+    def _compared(
         self,
         snapshots: Sequence[TopicSnapshot],
         readers: Sequence[SourceReader],
         problem_of: Mapping[str, str],
         *,
         is_whole: bool,
-    ) -> Comparison:
-        """What should be in topics, and what is. `is_whole`: these are all topics that the sources have used."""
+    ) -> Iterator[Comparison]:
+        """What should be in topics, and what is. `is_whole`: these are all topics that the sources have used.
+
+        Where the history cannot say what was committed, records are also replayed, if the source allows that.
+        """
         names = tuple(reader.connector for reader in readers)
         problems = [problem for name in names if (problem := problem_of[name])]
         whole = Rows(f"the source of {' and '.join(names)}", lambda: _chain(readers, snapshots[0].topic))
@@ -302,18 +306,42 @@ class _Gathering:
         key = () if not problems else self._wanted.keys
         found = joined_rows([topic_rows(Topic(snapshot, decode_plainly), key) for snapshot in snapshots])
         hidden = [reason for snapshot in snapshots for reason in snapshot.hidden]
-        return Comparison(
+        waits = any(snapshot.waits for snapshot in snapshots)
+        replay = self._replay(readers[0], snapshots) if problems and is_whole and len(readers) == 1 else None
+        yield Comparison(
             names,
-            found,
+            found if replay is None else replay.records(),
             None if problems else whole,
             committed=counted if is_whole else None,
-            identified=bool(key),
+            identified=bool(key) or replay is not None,
             exact=not _reconfigured(self._events, names),
             tolerated=skipped_by(self._events, names, by_kafka=True),
             hidden=(*hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
-            waits=any(snapshot.waits for snapshot in snapshots),
+            waits=waits,
             goal=self._began.goals.get(found.place),
+            late=tuple if replay is None else replay.late,
+            replayed=replay is not None,
         )
+        if replay is not None:
+            yield Comparison(
+                names,
+                replay.left(),
+                replay.wanted(whole.place),
+                ordered=False,
+                hidden=tuple(hidden),
+                waits=waits,
+                ahead=replay.is_ahead,
+                unchecked=replay.unchecked,
+            )
+
+    def _replay(self, reader: SourceReader, snapshots: Sequence[TopicSnapshot]) -> Replay | None:
+        if self._wanted.keys or not any(history.unrecorded for history in reader.histories):
+            return None
+        try:
+            return reader.replay(snapshots, self._wanted.max_rows)
+        except ConnectxError as error:
+            self.unseen.append(f"the source of {reader.connector} cannot be read: {error.message.rstrip('.')}")
+            return None
 
     # ------------------------------------------------------------------------------------------------------ sinks
 

@@ -33,6 +33,9 @@ class Comparison:
         hidden: why rows may be there that cannot be seen, so that none can be called lost.
         waits: what hides them will pass.
         goal: how many rows were wanted when the check began. Once so many are needed, later ones are not waited for.
+        late: asked once `found` was read, without `wanted`: fingerprints of rows after one that should follow them.
+        ahead: asked once both sides were read: whether `wanted` may hold what is to come to `found` yet.
+        replayed: rows of `found` that no commit in the history explains are applied and compared elsewhere.
         unchecked: asked once both sides were read: what of them was not compared, as parts of sentences.
         outdated: asked once `wanted` was read: fingerprints of rows as they were before later records changed them.
     """
@@ -49,6 +52,9 @@ class Comparison:
     hidden: tuple[str, ...] = ()
     waits: bool = False
     goal: int | None = None
+    late: Callable[[], Sequence[int]] = tuple
+    ahead: Callable[[], bool] = bool
+    replayed: bool = False
     unchecked: Callable[[], tuple[str, ...]] = tuple
     outdated: Callable[[], Sequence[int]] = tuple
 
@@ -97,15 +103,18 @@ def _alone(found: Prints, comparison: Comparison, examples: int) -> Difference:
     prints, counts = np.unique(found.prints, return_counts=True)
     more = prints[counts > 1]
     surplus = int((counts - 1).sum())
+    late = np.intersect1d(np.array(comparison.late(), dtype=np.uint64), prints[counts == 1])  # no copies
     missing = 0 if comparison.committed is None or found.cut else max(comparison.committed - len(found), 0)
     return Difference(
         len(found),
         comparison.committed,
         lost=missing,
         duplicated=surplus if comparison.identified else 0,
+        reordered=len(late),
         repeated=0 if comparison.identified else surplus,
         cut=found.cut,
         duplicated_prints=_first(more, found, examples),
+        reordered_prints=_first(late, found, examples),
     )
 
 

@@ -95,6 +95,9 @@ class _Judging:
         held_up = [self._blocked[name] for name in comparison.connectors if name in self._blocked]
         if not held_up and comparison.goal is not None and found.needed >= comparison.goal:
             found = replace(found, pending=0)  # later records than those that the check began with
+        if (found.lost or found.duplicated or found.alien) and comparison.ahead():
+            differing = max(found.lost, found.duplicated + found.alien)
+            found = replace(found, lost=0, duplicated=0, alien=0, pending=differing)
         self.checked.append(Checked(place, comparison.connectors, found.found, found.expected, found.pending))
         self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit, held_up)]
         if comparison.wanted is not None:
@@ -268,7 +271,12 @@ def _doubts(comparison: Comparison, found: Difference, limit: int, held_up: Sequ
             f"{plural(found.repeated, 'row')} in {place} {'equals' if found.repeated == 1 else 'equal'} another, and "
             "it is unknown whether they should (name the fields that identify a row with key=)"
         )
-    elif comparison.wanted is None and not found.cut and (more := _uncommitted(comparison, found)) > 0:
+    elif (
+        comparison.wanted is None
+        and not comparison.replayed
+        and not found.cut
+        and (more := _uncommitted(comparison, found)) > 0
+    ):
         yield f"{place} holds {plural(more, 'record')} more than the history has commits of"
 
 
@@ -296,6 +304,8 @@ def _sentence(anomaly: Anomaly, count: int, comparison: Comparison, found: Diffe
     if comparison.wanted is None:
         if anomaly is Anomaly.LOST:
             return f"{they} of the {found.expected:,} that {who} has committed are not there"
+        if anomaly is Anomaly.REORDERED:
+            return f"{they} after one that follows in the source"
         return f"{they} with the identity of another row"
     source = comparison.wanted.place
     match anomaly:

@@ -57,7 +57,7 @@ def topic_rows(topic: Topic, key: Sequence[str]) -> Rows:
                 identity = of_record(record["key"], record["value"])
                 if key and (fields := _fields(record_key, value, key)) is not None:
                     identity = of_fields(fields, key)
-                yield _row(record, identity, record["value"] or b"null")
+                yield row_of(record, identity, record["value"] or b"null")
 
     return Rows(f"topic {topic.snapshot.topic}", read, topic.snapshot.size)
 
@@ -140,7 +140,7 @@ class Sides:
         if self.key or self.stored.key or self.stored.lines:
             return self.key or self.stored.key
         columns: Sequence[str] = next((table.column_names for table in self.stored.read()), [])
-        values = (value for topic in self.topics for _, _, value in _records(topic) if isinstance(value, Mapping))
+        values = (value for topic in self.topics for _, _, value in read_records(topic) if isinstance(value, Mapping))
         known = next((set(value) for value in values), set(columns))
         return tuple(sorted(known & set(columns)))
 
@@ -196,13 +196,13 @@ class Sides:
         from connectx.connectors.files.stream_sink import lines_of_value
 
         for number, topic in enumerate(self._latest()):
-            for record, _, value in _records(topic):
+            for record, _, value in read_records(topic):
                 for line in lines_of_value(value):
                     yield self._placed(record, line.encode(), line, number)
 
     def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
         for number, topic in enumerate(self._latest()):
-            for record, record_key, value in _records(topic):
+            for record, record_key, value in read_records(topic):
                 fields, deletes = self._row_of(record_key, value, names)
                 if fields is not None and not deletes:
                     identity = of_fields(fields, names)
@@ -222,7 +222,7 @@ class Sides:
             unordered: set[int] = set()
             known: set[str] = set()
             for number, topic in enumerate(self.topics):
-                for record, key, value in _records(topic):
+                for record, key, value in read_records(topic):
                     fields, deletes = self._row_of(key, value, names)
                     if fields is None:
                         continue
@@ -266,7 +266,7 @@ class Sides:
         del self._outdated[:]
         names, repeated = self.names, self._repeated()
         for number, topic in enumerate(self._latest()):
-            for record, record_key, value in _records(topic):
+            for record, record_key, value in read_records(topic):
                 fields, deletes = self._row_of(record_key, value, names)
                 if fields is None:
                     continue
@@ -286,7 +286,7 @@ class Sides:
         at = TopicPartition(record["topic"], record["partition"])
         reached = None if self.committed is None else self.committed.get(str(at), 0)
         pending = reached is not None and record["offset"] >= reached
-        return _row(record, identity, text, pending=pending)
+        return row_of(record, identity, text, pending=pending)
 
     def _found_lines(self) -> Iterator[Row]:
         for table in self.stored.read():
@@ -306,7 +306,7 @@ class Sides:
                 yield Row(self._identity(fields, names), shown({name: fields.get(name) for name in names}))
 
 
-def _records(topic: Topic) -> Iterator[tuple[Record, Any, Any]]:
+def read_records(topic: Topic) -> Iterator[tuple[Record, Any, Any]]:
     """Records that can be read, with key and value."""
     for records in topic.snapshot.read():
         decoded = topic.decode(topic.snapshot.topic, records)
@@ -327,7 +327,8 @@ def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | N
     return fields
 
 
-def _row(record: Record, identity: bytes, text: Any, *, pending: bool = False) -> Row:
+def row_of(record: Record, identity: bytes, text: Any, *, pending: bool = False) -> Row:
+    """A record as a row."""
     return Row(
         identity,
         shown(text),

@@ -9,21 +9,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from connectx.data.converters import decode
+from connectx.data.json.converter import JsonConverter
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
-from connectx.plugins.api import Slice, SourceTask
+from connectx.plugins.api import Held, Slice, SourceTask
 from connectx.plugins.settings import source_connector_settings
 from connectx.verify.check.commits import SourceHistory
 from connectx.verify.check.identity import of_record, shown
+from connectx.verify.check.replay import HeldRecord, Replay
 from connectx.verify.check.rows import Row
+from connectx.verify.check.sides import UNREADABLE, Decode, Topic, Values, decode_plainly
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from connectx.data.converter import Converter
+    from connectx.kafka.admin.topic_snapshot import TopicSnapshot
     from connectx.model.worker_config import WorkerConfig
     from connectx.plugins.registry import Plugins
     from connectx.spark.slices import TaskSpark
@@ -71,19 +80,67 @@ class SourceReader:
 
     def rows(self, topic: str) -> Iterator[Row]:
         """All rows for a topic: first those of the committed stretches, then those that may still come."""
-        key, value, chain = self._converter("key"), self._converter("value"), self.plugins.chain(self.config)
-        headers = self.plugins.header_converter(self.config, self.worker)
-        tolerant = source_connector_settings(self.config, self.worker).errors.tolerate_all
         for task, partition in self._partitions():
             number = self.numbers.get(json.dumps(dict(partition)), 0)
             for piece, pending in self._slices(task, partition):
-                for rows in piece.rows if isinstance(piece.rows, tuple) else (piece.rows,):
-                    made = transform_and_encode(rows, piece.topic, chain, key, value, headers, skip_unwritable=tolerant)
-                    table = made.records
-                    topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows
-                    for to, k, v in zip(topics, table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
-                        if (to or piece.topic) == topic:
-                            yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
+                for to, k, v in self._records(piece):
+                    if to == topic:
+                        yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
+
+    def replay(self, topics: Sequence[TopicSnapshot], limit: int) -> Replay | None:
+        """What its records leave, and what it holds, up to one row more than `limit`; None: it cannot say.
+
+        Its transformations may make other rows of its records, and several tasks hold other rows.
+        """
+        if self.plugins.chain(self.config) or len(self.tasks) != 1:
+            return None
+        read = self._decode()
+        for task in self._started():
+            if (held := task.held(self.spark.lazy())) is not None:
+                records = (record for piece in held.slices for record in self._decoded(piece, read))
+                is_ahead = partial(self._is_ahead, held)
+                return Replay(
+                    [Topic(one, read) for one in topics], list(islice(records, limit + 1)), held.change, is_ahead
+                )
+        return None
+
+    def _is_ahead(self, held: Held) -> bool:
+        ends = [history.chapters[-1][1] for history in self.latest() if history.chapters]
+        return not ends or not all(map(held.is_reached, ends))
+
+    def _decode(self) -> Decode:
+        """Fields as each record has them. JsonConverter would give all records of a chunk the same ones."""
+        key, value = self._converter("key"), self._converter("value")
+        if isinstance(key, JsonConverter) and isinstance(value, JsonConverter):
+            return decode_plainly
+
+        def decoded(topic: str, records: pa.Table) -> Values:
+            read = decode(records.select(["key", "value"]), key, value)
+            columns = (read[name].to_pylist() for name in ("key", "value", "error"))
+            return [(None, UNREADABLE) if error else (k, v) for k, v, error in zip(*columns, strict=True)]
+
+        return decoded
+
+    def _decoded(self, piece: Slice, read: Decode) -> Iterator[HeldRecord]:
+        import pyarrow as pa
+
+        records = list(self._records(piece))
+        sides = {"key": pa.array([k for _, k, _ in records], pa.binary()),
+                 "value": pa.array([v for _, _, v in records], pa.binary())}  # fmt: skip
+        for (topic, _, _), (key, value) in zip(records, read("", pa.table(sides)), strict=True):
+            yield topic, key, value
+
+    def _records(self, piece: Slice) -> Iterator[tuple[str, bytes | None, bytes | None]]:
+        """Topic, key and value of the records that its task would have sent of a slice."""
+        key, value, chain = self._converter("key"), self._converter("value"), self.plugins.chain(self.config)
+        headers = self.plugins.header_converter(self.config, self.worker)
+        tolerant = source_connector_settings(self.config, self.worker).errors.tolerate_all
+        for rows in piece.rows if isinstance(piece.rows, tuple) else (piece.rows,):
+            made = transform_and_encode(rows, piece.topic, chain, key, value, headers, skip_unwritable=tolerant)
+            table = made.records
+            topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows
+            for to, k, v in zip(topics, table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+                yield to or piece.topic or "", k, v
 
     def _partitions(self) -> Iterator[tuple[SourceTask, SourcePartition]]:
         for task in self._started():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 import connectx as cx
 from connectx.errors import (
@@ -15,6 +17,8 @@ from connectx.errors import (
     ReplicationSlotMismatchError,
     ReplicationSlotMissingError,
 )
+from connectx.history.log import EventLog
+from connectx.model.events import EventKind
 from connectx.plugins.api import RetriableError
 from tests.support.cdc import Capture, Captured, ops, replayed, rows_of
 from tests.support.clusters import owner_of
@@ -338,7 +342,18 @@ def test_a_slot_that_another_session_reads_is_waited_for(shop: Captured) -> None
 # ---------------------------------------------------------------------------------------------------- in a cluster
 
 
-def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider, shop: Captured) -> None:
+def without_the_last_commit_of(worker: str, events: EventLog, folder: Path) -> EventLog:
+    """The history as if the worker had ended after Kafka's commit, before it reported it."""
+    path = events.to_jsonl(folder / "events.jsonl")
+    last = events.find(EventKind.TRANSACTION_COMMITTED, worker=worker)[-1]
+    kept = [event for line in path.read_text().splitlines() if (event := json.loads(line))["seq"] != last.seq]
+    path.write_text("".join(json.dumps({**event, "seq": seq}) + "\n" for seq, event in enumerate(kept, start=1)))
+    return EventLog.from_jsonl(path)
+
+
+def test_killed_workers_lose_and_double_no_change(
+    spark_provider: SparkProvider, shop: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.sql(KEYED)
     shop.sql("INSERT INTO t SELECT n, 'old' FROM generate_series(1, 500) n")
     shop.sql("CREATE TABLE log (line int)", "INSERT INTO log VALUES (-1)")
@@ -373,12 +388,19 @@ def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider,
         changes = [(record["value"]["source"]["lsn"], record["value"]["op"], json.dumps(record["key"]))
                    for record in records if record["value"] is not None and record["value"]["op"] != "r"]  # fmt: skip
         assert len(changes) == len(set(changes))
+        place = f"topic {shop.name}.public.log and topic {topic}"
+        assert cluster.check(timeout=WAIT_S).require_valid().checked[0].place == place
+        monkeypatch.setattr(cluster, "events", without_the_last_commit_of(owner, cluster.events, tmp_path))
+        verdict = cluster.check(timeout=WAIT_S).require_valid()
+        count = len(rows) + len(shop.sql("SELECT line FROM log"))
+        assert [checked.place for checked in verdict.checked] == [place, f"{place}, replayed"]
+        assert (verdict.checked[1].found, verdict.checked[1].expected) == (count, count)
+        last = cx.read_topic(topic, cluster.bootstrap_servers).iloc[-1]
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        producer.produce(topic, last["value"], last["key"], partition=int(last["partition"]))
+        assert producer.flush(WAIT_S) == 0
         verdict = cluster.check(timeout=WAIT_S)
-        # The history does not know the outcome of a commit in whose middle the kill came, and a slot is read only once.
-        assert verdict.answer in ("valid", "unknown"), verdict
-        assert (verdict.lost, verdict.duplicated) == (0, 0)
-        (checked,) = verdict.checked
-        assert checked.place == f"topic {shop.name}.public.log and topic {topic}"
+        assert (verdict.answer, verdict.lost, verdict.duplicated) == ("invalid", 0, 1)
         (stored,) = connector.offsets.get()
         assert stored["partition"] == {"server": shop.name}
         assert stored["offset"]["lsn"] == stored["offset"]["lsn_commit"]

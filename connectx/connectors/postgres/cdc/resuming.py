@@ -15,7 +15,7 @@ from connectx.model.source_offsets import SourceOffset
 
 log = logging.getLogger(__name__)
 
-_WITHOUT_SNAPSHOT: Final = ("no_data", "never")
+WITHOUT_SNAPSHOT: Final = ("no_data", "never")
 _CHOICES: Final = (
     "To read all rows again set snapshot.mode=when_needed; to continue without the changes in between set "
     "offset.mismatch.strategy=trust_slot; then restart the task."
@@ -54,7 +54,7 @@ class Resumption:
         if position is None:
             if slot is None or slot.is_lost:
                 slot = self._create(slot)
-            return Position(slot.confirmed), self._mode not in _WITHOUT_SNAPSHOT
+            return Position(slot.confirmed), self._mode not in WITHOUT_SNAPSHOT
         if slot is None or slot.is_lost:
             return self._without_slot(position, slot)
         flushed = self._catalog.flushed()

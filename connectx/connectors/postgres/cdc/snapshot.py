@@ -88,7 +88,7 @@ class Snapshot:
         self._reading: dict[Future[_Page], PostgresSession] = {}
         self._page: _Page | None = None  # the next one to be sent: it is the last one unless another follows
         self._empty: list[str] = []  # tables without rows that no position has yet
-        self._is_first = True
+        self._is_first = False
 
     def begin(self, lsn: int) -> Position:
         """The position before the first page; the slot keeps all changes after `lsn`."""
@@ -104,6 +104,7 @@ class Snapshot:
         assert state is not None, "a snapshot has a state"
         if self._pages is None:
             self._pages = self._read(state)
+            self._is_first = not state.done and not state.reading
             self._page = next(self._pages, None)
         page, self._page = self._page, next(self._pages, None)
         if page is None:
@@ -199,7 +200,7 @@ class Snapshot:
             markers[0] = "first_in_data_collection"
         if page.ends:
             markers[-1] = "last_in_data_collection"
-        if self._is_first and page.begins:
+        if self._is_first:
             markers[0] = "first"
         if is_last:
             markers[-1] = "last"

@@ -7,7 +7,7 @@ replication slot by plain SQL: a poll peeks, and the slot moves only after the c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,15 @@ from connectx.connectors.postgres.cdc.config import CONFIG, CONNECTION_KEYS, pro
 from connectx.connectors.postgres.cdc.events import HEARTBEAT_SCHEMAS, Changes, Origin, named_table
 from connectx.connectors.postgres.cdc.positions import Position, check_offset
 from connectx.connectors.postgres.cdc.reading import SlotReader
-from connectx.connectors.postgres.cdc.resuming import Resumption
+from connectx.connectors.postgres.cdc.replay import is_reached, row_change
+from connectx.connectors.postgres.cdc.resuming import WITHOUT_SNAPSHOT, Resumption
 from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.stream import after_wal
 from connectx.connectors.postgres.cdc.values import Modes
 from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import DatabaseUnavailableError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
-from connectx.plugins.api import RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.plugins.api import Held, RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -108,6 +109,23 @@ class PostgresCdcSource(SourceConnector):
                 self._forget()
                 self._session.close()
                 raise
+
+        def held(self, spark: SparkSession) -> Held | None:
+            """All rows, unless records do not leave them: without a snapshot, or with operations that are skipped."""
+            values = self._values
+            if values["snapshot.mode"] in WITHOUT_SNAPSHOT or not set(values["skipped.operations"]) <= {"t", "none"}:
+                return None
+            rows = values["snapshot.fetch.size"]
+            snapshot = Snapshot(self._session, self._catalog, values["publication.name"], rows, 1, self._connect)
+            self._snapshot = snapshot  # stop closes it
+            replay = partial(row_change, placeholder=values["unavailable.value.placeholder"])
+            return Held(self._rows_of(snapshot), replay, partial(is_reached, lsn=snapshot.visible.until))
+
+        def _rows_of(self, snapshot: Snapshot) -> Iterator[Slice]:
+            changes, position = snapshot.next(snapshot.begin(0))
+            while changes is not None:
+                yield self._slice([changes], position)
+                changes, position = snapshot.next(position)
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Wait for poll.interval.ms."""

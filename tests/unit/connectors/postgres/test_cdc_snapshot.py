@@ -213,6 +213,8 @@ def test_a_snapshot_goes_on_after_each_position_with_the_rows_that_were_not_sent
         assert stored == position
         after, _ = sent(snapshot_of(Server(tables), threads=threads), stored)
         assert ids(before + after) == {"a": list("12345"), "b": list("123"), "c": ["1"]}
+        markers = [marker for _, _, page in before + after for marker in page]
+        assert markers.count("first") == 1
 
 
 def test_an_empty_table_is_done_with_the_next_page(snapshot_of: Callable[..., Snapshot]) -> None:
