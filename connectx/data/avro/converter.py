@@ -89,7 +89,7 @@ class AvroConverter(RegistryConverter):
 
 
 def _without_metadata(text: str) -> str:
-    """A schema without the properties that only Connect reads."""
+    """A schema without the properties that only Connect reads, but with the one that marks a map."""
 
     def plain(part: Any) -> Any:
         if isinstance(part, list):
@@ -97,7 +97,7 @@ def _without_metadata(text: str) -> str:
         if not isinstance(part, dict):
             return part
         made = {key: value if key == "default" else plain(value) for key, value in part.items()
-                if not key.startswith("connect.")}  # fmt: skip
+                if not key.startswith("connect.") or key == "connect.internal.type"}  # fmt: skip
         return made["type"] if made.keys() == {"type"} else made
 
     return json.dumps(plain(json.loads(text)), separators=(",", ":"), ensure_ascii=False)

@@ -340,6 +340,18 @@ def test_without_metadata_avro_keeps_names_of_records_and_defaults_of_fields(mak
     assert '"name":"VariableScaleDecimal","namespace":"io.debezium.data"' in text
 
 
+@pytest.mark.parametrize("metadata", ["true", "false"])
+def test_a_map_with_a_name_and_other_keys_is_an_array_of_that_record(make: Make, metadata: str) -> None:
+    converter = make(AvroConverter, connect__meta__data=metadata)
+    field = SchemaName("com.acme.Prices").on(pa.field("m", pa.map_(pa.int32(), pa.string())))
+    records = written(converter, pa.struct([field]), [{"m": [(1, "a")]}])
+    text = text_of(converter, topic="t")
+    assert '{"type":"record","name":"Prices","namespace":"com.acme","fields":[{"name":"key","type":"int"}' in text
+    assert '"connect.internal.type":"MapEntry"}' in text
+    assert ('"connect.name":"com.acme.Prices"' in text) == (metadata == "true")
+    assert converter.from_bytes_arrow(records).value.to_pylist() == [{"m": [(1, "a")]}]
+
+
 def test_a_schema_that_changes_only_in_its_names_is_registered_again(make: Make) -> None:
     converter = make(AvroConverter)
     for name in ("com.acme.A", "com.acme.B"):
