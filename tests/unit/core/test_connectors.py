@@ -360,7 +360,8 @@ def test_a_connector_that_is_assigned_while_it_stops_starts_when_it_has_stopped(
     script.see(ConnectorConfigRecord("c", None))
     assert of_kind(script.rebalance(), StopConnector) == [StopConnector("c", 1)]  # no leader revoked it
     script.see(*configured())
-    assert starts(script.rebalance(CONNECTOR, generation=5)) == []
+    for generation in (5, 6):  # what was read during the first leads to a second
+        assert starts(script.rebalance(CONNECTOR, generation=generation)) == []
     stopped = script.do(ConnectorStopped("c", 1))
     assert starts(stopped) == [StartConnector("c", 2, SOURCE, TargetState.STARTED)]
 

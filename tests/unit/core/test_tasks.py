@@ -223,6 +223,14 @@ def test_a_task_waits_while_the_leader_is_unknown() -> None:
     assert [effect.key for effect in of_kind(prepared, SetTimer)] == [TaskFencingRetry(C0, 2)]
 
 
+def test_a_task_that_stops_does_not_ask_for_fencing_again() -> None:
+    script = at(TaskPhase.FENCING)
+    script.answer_fencing("leader moved", retriable=True)
+    script.see(*committed(2))
+    late = script.fire(TaskFencingRetry(C0, 1))
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "instance 1 of c-0 is stopping")
+
+
 def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
     script = at(TaskPhase.FENCING)
     delays_ms = []
@@ -510,6 +518,13 @@ def test_a_revocation_takes_a_restart_back() -> None:
     assert (of_kind(stopped, WriteStatus), starts(stopped)) == ([status(State.UNASSIGNED, generation=4)], [])
 
 
+def test_a_restart_is_dropped_when_the_connector_was_deleted_meanwhile() -> None:
+    script = at(TaskPhase.ACTIVE)
+    restarted(script)
+    script.see(ConnectorConfigRecord("c", None))
+    assert starts(script.do(TaskStopped(C0, 1))) == []
+
+
 # ----------------------------------------------------------------------------------------------------- late answers
 
 
@@ -530,6 +545,10 @@ def test_late_reports_do_not_revive_an_instance(phase: TaskPhase) -> None:
     script = at(phase)
     for stimulus in (TaskPrepared(C0, 1), TaskProducerReady(C0, 1, 1), TaskStateReached(C0, 1, paused=False)):
         assert script.ignores(stimulus), stimulus
+
+
+def test_a_failure_is_reported_once() -> None:
+    assert at(TaskPhase.FAILED).ignores(TaskFailed(C0, 1, "again"))
 
 
 def test_tasks_stop_in_order() -> None:

@@ -241,7 +241,7 @@ def test_a_copy_goes_its_own_way() -> None:
     other.handle(ConfigRecordRead(6, ConnectorConfigRecord("n", SOURCE)), 1_000)
     other.handle(ShutdownRequested(), 1_000)
     assert core == untouched
-    assert core != other
+    assert core not in (other, "a core")
 
 
 def test_the_same_stimuli_give_the_same_steps() -> None:
