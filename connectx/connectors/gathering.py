@@ -1,4 +1,4 @@
-"""Sink tasks that gather rows and write them out at each flush, at least once: what they have in common.
+"""Base of sink tasks that gather rows and write them at each flush, at least once.
 
 It decides which columns the rows have and when they are written, not how.
 """

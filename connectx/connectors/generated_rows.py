@@ -1,4 +1,4 @@
-"""Rows of a schema, made from their numbers. Pure.
+"""Rows of a schema, computed from their numbers. Pure.
 
 Schemas are Avro's, with the annotations of Avro Random Generator, which Confluent's Datagen connector uses
 (`arg.properties`: options, range, iteration, regex, length, odds), and one more: `references`, for relations between

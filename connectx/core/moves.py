@@ -1,4 +1,4 @@
-"""Moves between phases: a table beside each enum of phases says which there are. Pure.
+"""Moves between phases, by a table of permitted moves beside each enum of phases. Pure.
 
 `moved` is the only way to enter a phase, so a move that a table does not have is found where it happens, not by what
 follows from it. The diagrams in docs/how-it-works.md are generated from the tables.

@@ -1,4 +1,4 @@
-"""Requests of a worker's core that are not answered yet, and what waits for each answer.
+"""Requests of a worker's core that are not answered yet, and the part that waits for each answer.
 
 An effect that is answered carries a number of this registry. Its answer goes to the part that waits for it and to no
 other; an answer to a number that is not in the registry is late.

@@ -1,4 +1,4 @@
-"""What the timers of a worker's core are for: a key per timer. Values only."""
+"""Keys of the timers of a worker's core, one for each purpose. Values only."""
 
 from __future__ import annotations
 

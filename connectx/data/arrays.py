@@ -1,4 +1,4 @@
-"""Arrow arrays of text and nested values: what several converters need."""
+"""Arrow arrays of text and nested values, for several converters."""
 
 from __future__ import annotations
 

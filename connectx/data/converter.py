@@ -1,4 +1,4 @@
-"""What a converter is: bytes of a Kafka record from values, and back.
+"""The interface of converters: values to bytes of Kafka records, and back.
 
 Mirrors Kafka Connect's Converter, on whole columns: Arrow arrays in and out, without state, so that executors can run
 the same code. A converter never drops a record: what cannot be read comes back with an error beside it.

@@ -1,4 +1,4 @@
-"""Whole batches through converters: rows to records and back.
+"""Converts whole batches: rows to records and back.
 
 `encode` is the source direction, `decode` the sink direction. Both take and give Arrow tables in the worker; a
 DataFrame is evaluated once. Row order is kept and no row is lost: a record that cannot be read has a message in column

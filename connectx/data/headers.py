@@ -1,4 +1,4 @@
-"""Record headers between their text and the bytes that `header.converter` says.
+"""Record headers as text, and as the bytes that `header.converter` makes of them.
 
 A header's value is its text, in UTF-8: so SimpleHeaderConverter, StringConverter and ByteArrayConverter pass it on as
 it is, and others write and read what the text spells. Mirrors Kafka Connect's HeaderConverter, on whole columns.

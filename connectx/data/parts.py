@@ -1,4 +1,4 @@
-"""Rows that were read in parts, put together again."""
+"""Joins rows that were read in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the demo: started from a wheel in a folder of the demo's, gone with it."""
+"""A PostgreSQL server for the demo, started from a wheel and removed with the demo's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's input: the 336,776 flights that left New York City in 2013, as a CSV file, and what is typed in it.
+"""The demo's input: the 336,776 flights that left New York City in 2013, as a CSV file, and the types of its columns.
 
 A flight is identified by its scheduled hour, carrier and number; the file has no such row twice.
 """

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM come between two steps, never in the middle of starting or stopping something."""
+"""Delays Ctrl-C and SIGTERM to a point between two steps, so that no start or stop is interrupted."""
 
 from __future__ import annotations
 

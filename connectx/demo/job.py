@@ -1,4 +1,4 @@
-"""The demo itself: what is started, what is broken when, and what is written in the end.
+"""The steps of the demo: what it starts, when it injects faults, and what it writes at the end.
 
 Everything it starts lives within one block and one temporary folder, and ends with them, whatever happens.
 """

@@ -1,4 +1,4 @@
-"""The demo on a Spark cluster: executors carry flights towards PostgreSQL and Delta while parts are killed.
+"""The demo on a Spark cluster: executors move flights into PostgreSQL and Delta while parts of it are killed.
 
 Everything runs on this machine: Kafka, PostgreSQL, Spark's master and two workers with an executor each, and three
 worker processes of connectx. An executor, a Spark worker and a worker of connectx get SIGKILL while a Spark job runs.

@@ -1,4 +1,4 @@
-"""What one sees while the demo runs: bars, who runs what, and a line for everything that happens.
+"""The screen of a running demo: bars, the work of each worker, and a line for each event.
 
 On a terminal a live picture (rich); anywhere else, as in CI logs, a few lines of plain text without control characters.
 """

@@ -1,4 +1,4 @@
-"""What the demo says in the end: lost, duplicated, and whether its kills hit what they were meant to hit. Pure."""
+"""The verdict of the demo: lost and duplicated rows, and whether its kills hit their targets. Pure."""
 
 from __future__ import annotations
 

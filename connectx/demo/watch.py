@@ -1,4 +1,4 @@
-"""What happens while the demo runs, for its screen and for deciding when to break something. Pure.
+"""The state of a running demo, for its screen and for choosing when to inject faults. Pure.
 
 These are connectx's own numbers, from its history; the verdict never uses them.
 """

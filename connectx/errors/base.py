@@ -1,4 +1,4 @@
-"""What every error of connectx has."""
+"""The base class of all errors: a message, a next step, and a code."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ from connectx.errors.base import ConnectxError
 
 
 class PeekError(ConnectxError):
-    """Data cannot be looked at: a target cannot say what it holds, or a sink has no dead letter queue."""
+    """Data cannot be shown: a target cannot report its rows, or a sink has no dead letter queue."""
 
     code = "peek"
 
 
 class CheckError(ConnectxError):
-    """A check was asked for something that it cannot do."""
+    """A check got arguments that it cannot use."""
 
     code = "check"
 

@@ -8,7 +8,7 @@ from connectx.errors.base import ConnectxError
 
 
 class WorkerStoppedError(ConnectxError):
-    """A worker was asked after its end, or ended while it was asked."""
+    """A call to a worker that has ended, or that ended during the call."""
 
     code = "worker_stopped"
     retriable = True
@@ -46,20 +46,20 @@ class AttachError(ConnectxError):
 
 
 class NotSeenError(ConnectxError):
-    """What was asked for cannot be seen of an attached cluster."""
+    """An attached cluster does not show what a call needs."""
 
     code = "not_seen"
 
 
 class WorkerFailedError(ConnectxError):
-    """A worker has failed while a call waits for it."""
+    """A worker failed while a call waited for it."""
 
     code = "worker_failed"
 
     def __init__(self, worker: str, cause: str) -> None:
         super().__init__(
-            f"{worker} has failed: {cause or 'it gave no reason, its log may have one'}",
-            next_step="Repair the cause, then add a worker with cluster.add_worker().",
+            f"{worker} has failed: {cause or 'without a reason; see its log'}",
+            next_step="Fix the cause, then add a worker with cluster.add_worker().",
         )
 
 
@@ -84,7 +84,7 @@ class NotEmbeddedError(ConnectxError):
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(
             f"The Kafka at {bootstrap_servers} is your own, so this cluster cannot kill or restart it.",
-            next_step="Use the embedded Kafka (leave out bootstrap_servers=), or break yours by its own means.",
+            next_step="Use the embedded Kafka (leave out bootstrap_servers=), or stop your Kafka with its own tools.",
         )
 
 

@@ -12,6 +12,6 @@ class DemoError(ConnectxError):
 
 
 class DemoDataError(DemoError):
-    """The demo's input is not there."""
+    """The demo's input file is missing."""
 
     code = "demo_data"

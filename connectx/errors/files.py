@@ -6,13 +6,13 @@ from connectx.errors.base import ConnectxError
 
 
 class SourceFileError(ConnectxError):
-    """A source file cannot be read on."""
+    """A source file cannot be read further."""
 
     code = "source_file"
 
 
 class SourceFileMissingError(SourceFileError):
-    """The file of a source is not there."""
+    """The file of a source does not exist."""
 
     code = "source_file_missing"
 
@@ -68,7 +68,7 @@ class SourceFileValueError(SourceFileError):
     def __init__(self, path: str, text: str) -> None:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
         super().__init__(
-            f"A row of {path} has what does not fit its columns: {shown}.",
+            f"A row of {path} does not fit its columns: {shown}.",
             next_step="Correct the file or `schema`, or name a rescued.data.column, and restart the task.",
         )
 

@@ -19,7 +19,7 @@ class KafkaUnreachableError(ConnectxError):
 
     def __init__(self, bootstrap_servers: str, what: str, cause: str) -> None:
         super().__init__(
-            f"No Kafka broker at {bootstrap_servers} answered while connectx wanted to {what} ({cause}).",
+            f"No Kafka broker at {bootstrap_servers} answered when connectx tried to {what} ({cause}).",
             next_step="Check that the brokers run and that bootstrap.servers and security.protocol fit them.",
         )
 
@@ -37,7 +37,7 @@ class KafkaLoginError(ConnectxError):
 
 
 class KafkaPermissionError(ConnectxError):
-    """The brokers know the client but do not let it do this."""
+    """The brokers accept the login of a client and refuse its request."""
 
     code = "kafka_permission"
 

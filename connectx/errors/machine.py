@@ -44,7 +44,7 @@ class ChecksumError(JarDownloadError):
 
     def __init__(self, jar: str, *, expected: str, found: str) -> None:
         super().__init__(
-            f"The jar {jar} that was fetched has SHA-256 {found} instead of {expected}; it was thrown away.",
+            f"The jar {jar} that was fetched has SHA-256 {found} instead of {expected}; it was deleted.",
             next_step="Check the repository that CONNECTX_MAVEN_REPOSITORY or a proxy answers for, and try again.",
         )
 
@@ -82,7 +82,7 @@ class PortTakenError(ConnectxError):
 
     def __init__(self, port: int) -> None:
         super().__init__(
-            f"Port {port} of 127.0.0.1, asked for with port=, is taken by another program.",
+            f"Port {port} of 127.0.0.1, set by port=, is used by another program.",
             next_step="Leave port= out to get a free one, or stop that program.",
         )
 
@@ -96,6 +96,6 @@ class BrokerError(ConnectxError):
     def __init__(self, what: str, log_tail: str) -> None:
         super().__init__(
             f"The embedded Kafka broker {what}.",
-            next_step=f"The end of its log says why:\n{log_tail or '(it wrote nothing)'}",
+            next_step=f"The end of its log:\n{log_tail or '(it wrote nothing)'}",
         )
         self.log_tail = log_tail

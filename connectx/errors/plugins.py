@@ -74,7 +74,7 @@ class TransactionBoundaryError(ConnectxError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"The connector asked for a transaction boundary that cannot be: {problem}.",
+            f"The connector asked for an invalid transaction boundary: {problem}.",
             next_step="Correct the connector: rows of the slice that poll returns are counted from 0, and each but the "
             "last needs the source offset after it.",
         )
@@ -87,8 +87,8 @@ class MalformedDataError(ConnectxError):
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"There is {what} that cannot be used: {why}.",
-            next_step="Find who made it; other workers of the group and connectors must speak Kafka Connect's formats.",
+            f"{what[0].upper()}{what[1:]} cannot be used: {why}.",
+            next_step="Find its writer: all workers and connectors of the group must use Kafka Connect's formats.",
         )
 
 

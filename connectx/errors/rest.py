@@ -83,7 +83,7 @@ class RebalancePendingError(RestError):
 
 
 class SignatureRefusedError(RestError):
-    """The signature of a request between workers is wrong (403): mostly the session key has just been changed."""
+    """The signature of a request between workers is wrong (403), usually because the session key has just changed."""
 
     code = "signature_refused"
     retriable = True

@@ -16,7 +16,7 @@ class SparkStartError(ConnectxError):
     def __init__(self, what: str, log_tail: str = "") -> None:
         super().__init__(
             f"The local Spark driver {what}.",
-            next_step=f"The end of its log says why:\n{log_tail}" if log_tail else "Pass your own session as spark=.",
+            next_step=f"The end of its log:\n{log_tail}" if log_tail else "Pass your own session as spark=.",
         )
         self.log_tail = log_tail
 

@@ -1,4 +1,4 @@
-"""The event log: what a cluster did, in order, as users get it in `cluster.events`.
+"""The event log of a cluster, in order: `cluster.events`.
 
 It decides the sequence number and the time of every event and how much is kept; it never interprets events (that is
 `runs`, `stories` and the other views). It mirrors no Kafka class: Kafka Connect keeps no history.

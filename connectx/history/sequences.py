@@ -1,4 +1,4 @@
-"""What `cluster.events.stories()` and `cluster.events.rebalances()` give: sequences that show themselves.
+"""Sequences with text and HTML forms, as `cluster.events.stories()` returns them.
 
 Decides only the layout as text and HTML; what a story or a rebalance is, is decided by `stories` and `rebalances`.
 Times are seconds since the first event after `since`, as on the axis of `cluster.timeline(since)`. Pure.

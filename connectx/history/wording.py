@@ -1,4 +1,4 @@
-"""How durations, lists and tasks are said in sentences. Pure; shared by titles, stories and reports."""
+"""Wording of durations, lists and tasks, for titles, stories and reports. Pure."""
 
 from __future__ import annotations
 

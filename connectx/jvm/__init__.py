@@ -1,1 +1,1 @@
-"""What the embedded Kafka broker and the local Spark driver share: Java, jars, child processes, class archives."""
+"""Shared parts of the embedded broker and the local Spark driver: Java, jars, processes, archives."""

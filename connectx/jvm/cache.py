@@ -1,4 +1,4 @@
-"""Where connectx keeps what it fetched or built once per user, and the folders that live as long as a process.
+"""The cache of downloads and archives of each user, and temporary folders of a process.
 
 The cache is `CONNECTX_CACHE_DIR` or the user's cache folder. An owned folder belongs to one process: it holds a
 lock on a file inside, which the system releases when the process dies however it dies; folders whose owner is gone

@@ -1,4 +1,4 @@
-"""How long work (starting, first downloads, checks) reports how far it is, without knowing what shows it."""
+"""Reports the progress of long work (starts, downloads, checks) to any display."""
 
 from __future__ import annotations
 

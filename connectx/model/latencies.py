@@ -1,4 +1,4 @@
-"""Latencies as counts by bucket: eight buckets for each doubling, so that a quantile is at most 9 % too high. Pure."""
+"""Latencies counted in buckets, eight per doubling, so a quantile is at most 9 % too high. Pure."""
 
 from __future__ import annotations
 

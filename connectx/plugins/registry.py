@@ -1,4 +1,4 @@
-"""Which class a name in a configuration stands for.
+"""Resolves names in configurations to plugin classes.
 
 Knows the connectors and converters that connectx provides under their simple names, Kafka Connect's aliases and the
 names of the Java classes that they stand in for; classes that a notebook has registered; those of installed packages

@@ -1,4 +1,4 @@
-"""Whether a connector's configuration is good, before anything is written.
+"""Validates a connector's configuration before anything is written.
 
 Decides on one configuration at a time and changes nothing: the common keys, the connector's own, its converters, its
 client overrides, and what depends on the worker. All problems are reported together. Mirrors Kafka Connect's

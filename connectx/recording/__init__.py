@@ -1,1 +1,1 @@
-"""Recordings of a worker's core: what it was given and ordered, in a file that replays it. See docs/recordings.md."""
+"""Recordings of a worker's core, its stimuli and effects, for replay. See docs/recordings.md."""

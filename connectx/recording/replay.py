@@ -1,4 +1,4 @@
-"""Steps the real core through a recording, to the first step that fails or orders something else than was recorded."""
+"""Steps the real core through a recording, to the first step that fails or differs from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A core that records its latest steps in bounded memory, with the state that they begin with.
+"""A core that records its latest steps, and the state before them, in bounded memory.
 
 Two segments of half the bytes take turns: when the second is full, the first is dropped, and a copy of the core is
 taken for the next. Steps are kept as lines of the file, without secrets, so that their size is known.

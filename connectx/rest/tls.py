@@ -1,4 +1,4 @@
-"""TLS of REST from PEM files: of the listeners, and of the clients that workers are to each other.
+"""TLS of the REST API from PEM files: for its listeners, and for requests between workers.
 
 Decides what `listeners.https.ssl.*` mean, or `ssl.*` where there are none of these, as in Kafka Connect. Stores must be
 PEM: Python reads no JKS, and PKCS#12 only through other packages. A key or password is never shown.

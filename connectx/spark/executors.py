@@ -1,4 +1,4 @@
-"""Executors of Spark that are processes of this machine, below this one: those of local-cluster[...]."""
+"""Executors of Spark that are child processes of this one: those of local-cluster[...]."""
 
 from __future__ import annotations
 

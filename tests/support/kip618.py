@@ -78,7 +78,7 @@ def written(page: str, declared: Mapping[str, Sequence[Rule]], held: Mapping[str
     after = rest.split(END)[1]
     lines = []
     for title, group in declared.items():
-        lines += [f"### {title}", "", "| rule | | decided in | held by |", "| --- | --- | --- | --- |"]
+        lines += [f"### {title}", "", "| rule | | decided in | tested by |", "| --- | --- | --- | --- |"]
         for rule in group:
             modules = "<br>".join(f"`{module}`" for module in rule.modules)
             lines.append(f"| {rule.id} | {rule.text} | {modules} | {_evidence(rule, held.get(rule.id, ()))} |")

@@ -1,4 +1,4 @@
-"""DirectorySource: whole files of a directory become records, and files that come later follow.
+"""DirectorySource: whole files of a directory become records, also files that appear later.
 
 Files are finished when they appear: write them elsewhere, or under a name that begins with a dot, and rename them. Each
 file is a source partition with its own offset, the number of rows that are in Kafka, so files may come in any order of

@@ -1,1 +1,1 @@
-"""Connectors for SQL databases: SQLite, PostgreSQL, DuckDB."""
+"""Connectors for SQL databases: SQLite, PostgreSQL, DuckDB, MySQL and MariaDB."""

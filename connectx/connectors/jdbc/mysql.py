@@ -1,4 +1,4 @@
-"""MySQL and MariaDB read by PyMySQL: whole columns of texts are cast by Arrow."""
+"""MySQL and MariaDB, read by PyMySQL as text that Arrow casts in whole columns."""
 
 from __future__ import annotations
 

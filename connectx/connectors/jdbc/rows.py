@@ -1,4 +1,4 @@
-"""Records to rows of tables: columns, tables that are made or changed for them, and the rows that a database refuses.
+"""Turns records into rows of tables, creates and changes tables, and finds rows that a database refuses.
 
 It never commits rows or compares offsets.
 """

@@ -1,4 +1,4 @@
-"""SQLite by Python's own module: what its columns hold, and its errors.
+"""SQLite, read by Python's sqlite3 module: types of columns, and errors.
 
 SQLite's columns take any value: the declared type says which Arrow type they get. Timestamps are texts in ISO 8601, or
 milliseconds since 1970 as SQLite's JDBC driver writes them; they are compared in milliseconds.

@@ -1,4 +1,4 @@
-"""Statements with values, for drivers that take Python's: what they are given, and their SQL."""
+"""SQL statements and their values, for drivers that take Python objects."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""MirrorSource: topics of another Kafka cluster, record by record as they are there."""
+"""MirrorSource: topics of another Kafka cluster, copied record by record."""

@@ -1,1 +1,1 @@
-"""The PostgreSQL sink connector."""
+"""Connectors for PostgreSQL: the sink, and change data capture in `cdc`."""

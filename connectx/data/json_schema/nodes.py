@@ -1,4 +1,4 @@
-"""JSON Schemas as graphs of nodes with one meaning each: number, object, union.
+"""JSON Schemas as graphs of nodes, each a number, an object, a union and so on.
 
 Follows the classes that Confluent's JsonSchema works on: a schema with several meanings, such as a type and an enum, is
 an `allOf` of them, several types are an `anyOf`, and a schema without keywords is empty. References are resolved, so

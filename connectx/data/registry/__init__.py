@@ -1,1 +1,1 @@
-"""What converters share that keep their schemas in a schema registry: client, keys, subjects, framing."""
+"""Shared parts of converters with a schema registry: client, keys, subjects, framing."""

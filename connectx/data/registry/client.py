@@ -1,4 +1,4 @@
-"""Client of a schema registry: confluent-kafka's, with connectx's errors and without its waits.
+"""Client of a schema registry: that of confluent-kafka, with connectx's errors and without its waits.
 
 Registries are asked once for each schema: what they answered is kept. An answer that may change, such as the latest
 version of a subject, is kept as long as the converter. Mirrors Confluent's CachedSchemaRegistryClient.

@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says about tables, types, the publication and the replication slot.
+"""Tables, types, the publication and the replication slot, read from PostgreSQL's catalog.
 
 Decides which tables are read. Never decides what to do about a slot that does not fit.
 """

@@ -1,4 +1,4 @@
-"""Where a change stream is: Debezium's source offsets, and which changes come after them.
+"""Positions in a change stream: Debezium's source offsets, and the changes after them.
 
 Pure. Mirrors PostgresOffsetContext and WalPositionLocator of Debezium 3.6. All LSNs are integers. The log is decoded
 transaction by transaction in the order of commits, so that a position is the end of a commit, and for an offset that

@@ -1,4 +1,4 @@
-"""Where a task begins: what the source offset and the replication slot say together.
+"""Decides where a task begins, by its source offset and the replication slot.
 
 Decides what is done when they do not fit (offset.mismatch.strategy, snapshot.mode).
 """

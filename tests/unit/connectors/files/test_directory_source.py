@@ -416,7 +416,7 @@ def test_what_does_not_fit_is_rescued_as_json(tmp_path: Path) -> None:
 
 def test_without_a_column_for_it_a_value_that_does_not_fit_fails_the_task(tmp_path: Path) -> None:
     path = write(tmp_path / "in.json", b'{"id":"two"}\n')
-    with pytest.raises(SourceFileValueError, match=r"in\.json has what does not fit its columns: .*two"):
+    with pytest.raises(SourceFileValueError, match=r"in\.json does not fit its columns: .*two"):
         read(path, "json", schema=SCHEMA, rescued="")
 
 
