@@ -335,7 +335,8 @@ def read_properties(path: Path) -> dict[str, str]:
         with path.open("rb") as file:
             return dict(javaproperties.load(file))
     except (OSError, ValueError) as error:
-        raise CommandError(f"The properties in {path} cannot be read: {error}.") from error
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"The properties in {path} cannot be read: {cause}.") from error
 
 
 def connector_of(content: Any, where: str) -> tuple[str | None, dict[str, str | None]]:

@@ -86,7 +86,7 @@ def judge_panel(front: FrontEnd, versions: Mapping[str, str | None]) -> Finding:
     name, call = "Live panel", "cluster as the last line of a cell"
     if front in (FrontEnd.TERMINAL, FrontEnd.IPYTHON):
         why = "There is no notebook: the cluster shows itself as text."
-        return Finding(name, Status.OFF, front.value, why, "print(cluster), or open a notebook: make lab")
+        return Finding(name, Status.OFF, front.value, why, "print(cluster), or open a notebook: jupyter lab")
     missing = [package for package in ("ipywidgets", "anywidget") if versions.get(package) is None]
     if missing:
         why = "Without widgets the panel is a picture that does not move."

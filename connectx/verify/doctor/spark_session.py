@@ -168,8 +168,9 @@ def judge_topics(probe: SparkProbe) -> Finding:
     if probe.kind == "none" and (probe.version or "").startswith(LOCAL_KAFKA_SOURCE):
         return Finding(name, Status.OK, 'for "cluster.compare", on the local Spark')
     if probe.kind == "none":
-        why = f"Only Spark {LOCAL_KAFKA_SOURCE} gets a Kafka source when it is started here."
-        return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
+        why = f"Only Spark {LOCAL_KAFKA_SOURCE} has a Kafka source when it is started here."
+        next_step = f"pip install pyspark=={LOCAL_KAFKA_SOURCE}, if you need it. Connectors do without it."
+        return Finding(name, Status.OFF, "Spark cannot read Kafka", why, next_step)
     if probe.kafka_problem is None and probe.job_problem is None:
         return Finding(name, Status.OK, 'for "cluster.compare"')
     why = f"This session has no Kafka source: {probe.kafka_problem or probe.job_problem}"
