@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.context import Context
 from connectx.core.messages import (
+    AbandonConfigWrites,
     ConfigReadToEnd,
     ConfigRecordsWritten,
     ReadConfigToEnd,
@@ -20,6 +22,7 @@ from connectx.core.messages import (
 )
 from connectx.core.pending import OperationReadBack, OperationWritten
 from connectx.core.signals import LeaderOrigin, Origin, WriteKind, WriteOutcome
+from connectx.core.timer_keys import WorkerTimer
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
@@ -34,7 +37,8 @@ from connectx.model.config_records import (
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 
-_READ_BACK_TIMEOUT_MS = 30_000
+ANSWER_MS: Final = 30_000
+"""How long Kafka may take for a claim, a write or a read back (Kafka Connect: READ_WRITE_TOTAL_TIMEOUT_MS)."""
 _RETRY = "this may be due to a transient error and the request can be safely retried"
 
 
@@ -183,6 +187,7 @@ class ConfigWriter:
 
     def on_written(self, stimulus: ConfigRecordsWritten) -> None:
         """A batch was appended, or not: read it back."""
+        self.context.timers.cancel(WorkerTimer.WRITE_LIMIT)
         write = self.queue[0]
         write.request_id = None
         if stimulus.error is not None:
@@ -195,6 +200,15 @@ class ConfigWriter:
             write.next_batch += 1
             write.read_due = True
         self._proceed()
+
+    def on_write_limit(self) -> None:
+        """Kafka has not answered in time: the write may be in the config topic or not, and the claim is lost."""
+        request_id = self.queue[0].request_id
+        assert request_id is not None, "the limit belongs to a write"
+        self.context.pending.drop(request_id)
+        self.context.emit(AbandonConfigWrites(request_id))
+        error = f"Kafka did not answer within {ANSWER_MS // 1000} s"
+        self.on_written(ConfigRecordsWritten(request_id, error, fenced=True))
 
     def on_read(self, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read to its end for the operation at the head of the queue."""
@@ -240,7 +254,7 @@ class ConfigWriter:
                 write.read_due = False
                 write.reading = True
                 write.request_id = self.context.new_request_id(OperationReadBack())
-                self.context.emit(ReadConfigToEnd(write.request_id, _READ_BACK_TIMEOUT_MS))
+                self.context.emit(ReadConfigToEnd(write.request_id, ANSWER_MS))
             elif write.next_batch == len(write.batches):
                 self._end(write, 201 if write.is_new else _DONE.get(write.kind, 204))
             elif (refusal := self._refusal(write)) is not None:
@@ -261,6 +275,12 @@ class ConfigWriter:
             # After compaction, workers that start later would take them for this connector's tasks.
             records = (TaskCommitRecord(write.connector, 0), *records)
         self.context.emit(WriteConfigRecords(write.request_id, records, batch.privileged))
+        if self.is_transactional(batch):
+            self.context.set_timer(WorkerTimer.WRITE_LIMIT, ANSWER_MS)
+
+    def is_transactional(self, batch: Batch) -> bool:
+        """True for records of the leader's producer; the client of the others has a separate limit."""
+        return batch.privileged and self.context.settings.worker.exactly_once_source_support.leader_is_transactional
 
     def _refusal(self, write: ConfigWrite) -> tuple[int, str] | None:
         """Why an operation may not be done any more, as an HTTP status and a message."""
@@ -293,7 +313,9 @@ class ConfigWriter:
         self.context.signal(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
 
     def _remove(self, write: ConfigWrite) -> None:
-        self.context.pending.drop(write.request_id)
+        if write.request_id is not None:
+            self.context.pending.drop(write.request_id)
+            self.context.timers.cancel(WorkerTimer.WRITE_LIMIT)
         self.queue = [other for other in self.queue if other is not write]
 
     @staticmethod

@@ -47,6 +47,7 @@ class Rule(StrEnum):
     UNIQUE_REQUESTS = "one part waits for each pending request, and none is above the last one that was given"
     TIMER_HAS_OWNER = "every awaited timer belongs to something that still waits for it"
     QUEUE_MOVES = "the first write waits for an answer or for the claim, later writes wait for the first"
+    LEADER_HAS_LIMIT = "a claim or a write of the leader's producer has a limit"
     SIGNALS_ROUTED = "no signal between parts is left after a step"
     REPLIES_ARE_DUE = "a reply that is prepared belongs to a write or fencing round in progress"
     RIGHTS_OF_LEADER = "only the leader claims the config topic or runs fencing rounds"
@@ -257,6 +258,10 @@ def _has_owner(core: Parts, key: TimerKey) -> bool:
             return core.rebalance.phase is RebalancePhase.UNSYNCED
         case WorkerTimer.RECLAIM:
             return claim is Claim.PENDING
+        case WorkerTimer.CLAIM_LIMIT:
+            return core.leadership.claim_request is not None
+        case WorkerTimer.WRITE_LIMIT:
+            return _is_with_leader(core)
         case WorkerTimer.SESSION_KEY | WorkerTimer.EMPTY_STOPPED:
             return claim is not Claim.NONE
         case GroupTimer():
@@ -291,6 +296,22 @@ def _queue_moves(core: Parts) -> Iterator[str]:
             waits = write.next_batch < len(write.batches) and write.batches[write.next_batch].privileged
             if not waits or core.writer.claim is not Claim.PENDING:
                 yield f"the first write ({write.kind} of {write.connector!r}) waits for nothing"
+
+
+def _leader_has_limit(core: Parts) -> Iterator[str]:
+    is_set = core.context.timers.is_set
+    if core.leadership.claim_request is not None and not is_set(WorkerTimer.CLAIM_LIMIT):
+        yield "a claim without a limit"
+    if _is_with_leader(core) and not is_set(WorkerTimer.WRITE_LIMIT):
+        yield "a write without a limit"
+
+
+def _is_with_leader(core: Parts) -> bool:
+    """True while the leader's producer carries out the first write."""
+    for write in core.writer.queue[:1]:
+        is_writing = write.request_id is not None and not write.reading
+        return is_writing and core.writer.is_transactional(write.batches[write.next_batch])
+    return False
 
 
 def _signals_routed(core: Parts) -> Iterator[str]:
@@ -383,6 +404,7 @@ _CHECKS: Final[Mapping[Rule, Callable[[Parts], Iterator[str]]]] = {
     Rule.UNIQUE_REQUESTS: _unique_requests,
     Rule.TIMER_HAS_OWNER: _timer_has_owner,
     Rule.QUEUE_MOVES: _queue_moves,
+    Rule.LEADER_HAS_LIMIT: _leader_has_limit,
     Rule.SIGNALS_ROUTED: _signals_routed,
     Rule.REPLIES_ARE_DUE: _replies_are_due,
     Rule.RIGHTS_OF_LEADER: _rights_of_leader,

@@ -176,6 +176,17 @@ class ClaimConfigWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class AbandonConfigWrites:
+    """End a claim or a write of the leader's producer without waiting for Kafka, and drop the producer.
+
+    What was sent may still take effect. The request is answered with an error unless it was answered before; either
+    way the core no longer waits for the answer.
+    """
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigWritesClaimed:
     """Answer to ClaimConfigWrites."""
 
@@ -603,6 +614,7 @@ Effect = (
     | SetTimer
     | ReadConfigToEnd
     | ClaimConfigWrites
+    | AbandonConfigWrites
     | WriteConfigRecords
     | WriteStatus
     | StartConnector

@@ -24,6 +24,8 @@ class WorkerTimer(StrEnum):
     MISMATCH = "mismatch"  # ask a leader that lagged for another assignment
     CONFIG_READ = "config-read-retry"  # read the config topic again
     RECLAIM = "reclaim"  # claim the config topic again
+    CLAIM_LIMIT = "claim-limit"  # Kafka has not answered a claim of the config topic in time
+    WRITE_LIMIT = "write-limit"  # Kafka has not answered a write of the leader's producer in time
     SESSION_KEY = "session-key"  # rotate the session key, or try to write it again
     EMPTY_STOPPED = "empty-stopped"  # take the tasks from stopped connectors again
 

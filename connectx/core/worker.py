@@ -408,6 +408,10 @@ class WorkerCore:
                 self.rebalance.on_read_retry()
             case WorkerTimer.RECLAIM:
                 self.leadership.on_reclaim_timer(is_member=self.membership.is_confirmed)
+            case WorkerTimer.CLAIM_LIMIT:
+                self.leadership.on_claim_limit()
+            case WorkerTimer.WRITE_LIMIT:
+                self.writer.on_write_limit()
             case WorkerTimer.SESSION_KEY:
                 self.leadership.check_session_key()
             case WorkerTimer.EMPTY_STOPPED:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.core.invariants import BrokenRule
 from connectx.core.messages import (
+    AbandonConfigWrites,
     BeginTask,
     CancelTask,
     ClaimConfigWrites,
@@ -409,7 +410,8 @@ class Worker:
         group, topics, host, calls = self._group.execute, self._topics.execute, self._task_host, self._calls
         return {
             **dict.fromkeys((FindCoordinator, SendJoinGroup, SendSyncGroup, SendHeartbeat, SendLeaveGroup), group),
-            **dict.fromkeys((ReadConfigToEnd, ClaimConfigWrites, WriteConfigRecords, WriteStatus), topics),
+            **dict.fromkeys((ReadConfigToEnd, ClaimConfigWrites, AbandonConfigWrites), topics),
+            **dict.fromkeys((WriteConfigRecords, WriteStatus), topics),
             **dict.fromkeys((InitTaskProducer, BeginTask, SetTaskTargetState, StopTask, CancelTask), host.send_to_task),
             **dict.fromkeys((SetConnectorTargetState, GenerateTaskConfigs, StopConnector), host.send_to_connector),
             SetTimer: self._mailbox.set_timer,

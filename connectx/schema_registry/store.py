@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
 _READ_S: Final = 30.0
+_WRITE_S: Final = 30.0
 
 _Answer = TypeVar("_Answer")
 
@@ -50,6 +51,7 @@ class SchemaStore:
         self._state = threading.Lock()
         self._changing = threading.Lock()
         self._claimed = False
+        self._orders = 0
         self._failed = ""
         self._admin = Admin(clients.admin())
         self._tail = TopicTail(
@@ -110,7 +112,9 @@ class SchemaStore:
                 if not change.records:
                     return change.answer
                 records = change.records
-                reason = self._done(lambda outcome, records=records: self._writer.write(records, outcome))  # type: ignore[misc]
+                reason = self._done(
+                    lambda number, outcome, records=records: self._writer.write(number, records, outcome)  # type: ignore[misc]
+                )
                 if not reason:
                     self.refresh()
                     return change.answer
@@ -143,7 +147,7 @@ class SchemaStore:
         if failures:
             raise failures[0]
 
-    def _done(self, order: Callable[[Callable[[str | None], object]], None]) -> str:
+    def _done(self, order: Callable[[int, Callable[[str | None], object]], None]) -> str:
         """Give an order to the writer and wait: why it failed, or empty."""
         ended, reasons = threading.Event(), list[str]()
 
@@ -151,9 +155,11 @@ class SchemaStore:
             reasons.extend([error] if error else [])
             ended.set()
 
-        order(outcome)
-        if not ended.wait(2 * _READ_S):
-            return "the writer did not answer"
+        self._orders += 1
+        order(self._orders, outcome)
+        if not ended.wait(_WRITE_S):
+            self._writer.abandon_order(self._orders)
+            return f"Kafka did not answer within {_WRITE_S:g} s"
         return reasons[0] if reasons else ""
 
     def _crashed(self, error: BaseException) -> None:

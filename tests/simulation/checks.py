@@ -5,10 +5,11 @@ Every check speaks of facts in the world: the config topic, producers, what runs
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordsWritten,
@@ -23,9 +24,11 @@ from connectx.core.messages import (
     TaskProducerReady,
     TaskStopped,
 )
+from connectx.model import payloads
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.group import WorkSet
+from connectx.model.payloads import StepName
 from tests.simulation.broker_coordinator import Coordinator
 from tests.simulation.connections import Client
 from tests.simulation.data_checks import SinkChecks, SourceChecks
@@ -56,6 +59,9 @@ ONCE = (
 EXPECTED = ("in this test", "not found", "is not a source connector")
 """Traces of failures that are right."""
 
+MOST_JOBS = 3
+"""Jobs in a row that may fail before their task does, with `bulk.mode=always`."""
+
 
 @dataclass
 class Checks:
@@ -63,6 +69,9 @@ class Checks:
 
     world: World
     leaders: dict[int, str] = field(default_factory=dict)
+    failed_jobs: defaultdict[tuple[str | None, int | None], list[str]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     data: SourceChecks = field(init=False)
     sinks: SinkChecks = field(init=False)
 
@@ -130,9 +139,18 @@ class Checks:
         return max(commits, default=-1)
 
     def on_transition(self, transition: Transition) -> None:
-        """Nothing fails for good but what a test made fail, or what lost its connector."""
+        """Nothing fails for good but what a test made fail, what lost its connector, or a third job in a row."""
+        failed_jobs = self.failed_jobs[transition.connector, transition.task]
+        match transition.payload:
+            case payloads.BulkFailed(error):
+                failed_jobs.append(error)
+            case payloads.TransactionCommitted() | payloads.OffsetsCommitted() | payloads.TaskStep(StepName.PREPARE):
+                failed_jobs.clear()
         trace = transition.data.get("trace")
-        if trace is not None and not any(reason in trace for reason in EXPECTED):
+        if trace is None or any(reason in trace for reason in EXPECTED):
+            return
+        jobs_only = self.world.source_bulk is BulkMode.ALWAYS
+        if not (jobs_only and len(failed_jobs) >= MOST_JOBS and trace == failed_jobs[-1]):
             broken(9, f"failed for good: {trace}")
 
     def after_step(self, worker: SimWorker) -> None:

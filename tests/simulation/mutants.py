@@ -676,7 +676,7 @@ MUTANTS = (
     Mutant("count record too early", count_record_too_early, (1, 2), scenario=zombie_with_slow_fencing),
     Mutant("record not read back", record_not_read_back, (4,), 3),
     Mutant("lag check left out", lag_check_left_out, (1, 2, 4), 53),
-    Mutant("generation of task configs not compared", generation_not_compared, (1, 2, 4), 55),
+    Mutant("generation of task configs not compared", generation_not_compared, (1, 2, 4), 128),
     Mutant(
         "config topic read before the producer is initialised",
         looks_before_its_producer,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_worker import SimWorker
 
 CLUSTER_ID = "connect-cluster-g"  # the leader's transactional id
-ORDER_MS = 3_000  # until a claim or a write has failed
+ABANDONED = "Kafka did not answer before the order was abandoned"
 FENCE_TIMEOUT_MS = 10_000
 FENCE_AGAIN_MS = 20
 CONFIGS = TopicPartition(CONFIG_TOPIC, 0)
@@ -36,6 +36,7 @@ class SimLeader:
         self.world = worker.world
         self.producer: SimProducer | None = None
         self._orders: deque[Order] = deque()
+        self._abandoned: set[int] = set()
         self._is_writing = False
 
     def carry_out(self, order: Order) -> None:
@@ -44,9 +45,16 @@ class SimLeader:
         if len(self._orders) == 1:
             self._begin(order)
 
+    def abandon(self, request_id: int) -> None:
+        """End an order that has not ended, without waiting for the broker."""
+        self._abandoned.add(request_id)
+        if self._orders and self._orders[0].request_id == request_id:
+            self._end(self._orders[0], ABANDONED)
+
     def _begin(self, order: Order) -> None:
-        self.world.at(ORDER_MS, lambda: self._give_up(order))
-        if isinstance(order, ClaimConfigWrites):
+        if order.request_id in self._abandoned:
+            self._end(order, ABANDONED)
+        elif isinstance(order, ClaimConfigWrites):
             self._drop()
             self.producer = SimProducer(
                 self.world, self.worker, msg.ProducerSettings(CLUSTER_ID, idempotent=True), self, self._after_step
@@ -77,10 +85,6 @@ class SimLeader:
             producer.handle(msg.BeginTransaction())
             producer.append((CONFIGS, list(order.records)))
             producer.handle(msg.CommitTransaction())
-
-    def _give_up(self, order: Order) -> None:
-        if self._orders and self._orders[0] is order and self.worker.alive:
-            self._end(order, "Kafka did not answer in time")
 
     def _end(self, order: Order, error: str | None) -> None:
         """Report; after an error the producer is not used again."""

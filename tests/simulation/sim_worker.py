@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.core import verbs
 from connectx.core.messages import (
+    AbandonConfigWrites,
     ClaimConfigWrites,
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -55,6 +56,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.settings import CoreSettings
+from connectx.core.timer_keys import WorkerTimer
 from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
 RETRIABLE = (403, 409, 503)
 CALL_TIMEOUT_MS = 10_000
 JOIN_MARGIN_MS = 5_000
+LIMITS = (WorkerTimer.CLAIM_LIMIT, WorkerTimer.WRITE_LIMIT)
+LIMIT_MS = 3_000  # in place of 30 s, so that faults of some seconds reach them
 READ_MS = 100  # between two looks at a topic that is to be read to its end
 
 
@@ -162,8 +166,9 @@ class SimWorker:
         world = self.world
         match effect:
             case SetTimer():
+                delay_ms = effect.at_ms - world.now_ms
                 world.at(
-                    world.timer_ms(effect.at_ms - world.now_ms),
+                    world.timer_ms(min(delay_ms, LIMIT_MS) if effect.key in LIMITS else delay_ms),
                     lambda: self.handle(TimerFired(effect.key, effect.token)),
                 )
             case FindCoordinator() | SendJoinGroup() | SendSyncGroup() | SendHeartbeat() | SendLeaveGroup():
@@ -172,6 +177,8 @@ class SimWorker:
                 world.at(world.latency_ms(), lambda: self.read_to_end(effect))
             case ClaimConfigWrites():
                 self.leader.carry_out(effect)
+            case AbandonConfigWrites():
+                self.leader.abandon(effect.request_id)
             case WriteConfigRecords() if self.writes_in_transactions(effect):
                 self.leader.carry_out(effect)
             case WriteConfigRecords():

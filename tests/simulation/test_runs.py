@@ -39,7 +39,7 @@ def test_a_trail_gives_the_history_of_the_seed_that_it_came_from() -> None:
 
 def test_a_failing_seed_is_told_by_its_number_its_shortest_trail_and_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimSource, "offsets_read", offsets_from_the_start)
-    failed = next(run for run in map(run_seed, range(20)) if run.number == 2)
+    failed = next(run for run in map(run_seed, range(8, 20)) if run.number == 2)
     short = shortest(failed, run_trail, attempts=30)
     text = report(short, 7, len(failed.trail))
     assert len(short.trail) < len(failed.trail) / 4

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from connectx.core.config_writer import Claim, ConfigWriter
+from connectx.core.config_writer import ANSWER_MS, Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.group.assignor import (
     CONFIG_MISMATCH,
@@ -22,6 +22,7 @@ from connectx.core.group.assignor import (
     assignment_messages,
 )
 from connectx.core.messages import (
+    AbandonConfigWrites,
     ClaimConfigWrites,
     ConfigWritesClaimed,
     CreateSessionKey,
@@ -135,9 +136,9 @@ class Leadership:
     def suspend(self) -> None:
         """Drop the leader's rights but keep its memory: the group may name this worker again."""
         self.writer.set_claim(Claim.NONE)
-        for request_id in (self.claim_request, self.key_request):
-            self.context.pending.drop(request_id)
-        self.claim_request = self.key_request = None
+        self._abandon_claim()
+        self.context.pending.drop(self.key_request)
+        self.key_request = None
         self.writes_key = False
         self.context.timers.cancel(WorkerTimer.SESSION_KEY, WorkerTimer.RECLAIM, WorkerTimer.EMPTY_STOPPED)
 
@@ -150,6 +151,7 @@ class Leadership:
     def on_claimed(self, stimulus: ConfigWritesClaimed) -> None:
         """The transactional producer is initialised, which fenced the former leader, or it has to be tried again."""
         self.claim_request = None
+        self.context.timers.cancel(WorkerTimer.CLAIM_LIMIT)
         if stimulus.error is not None:
             self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
             return
@@ -157,6 +159,11 @@ class Leadership:
             payloads.LeadershipClaimed(self.context.settings.worker.config_transactional_id), why=FormerLeaderFenced()
         )
         self._may_write()
+
+    def on_claim_limit(self) -> None:
+        """Kafka has not answered the claim in time: claim again."""
+        self._abandon_claim()
+        self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
 
     def on_claim_lost(self, error: str) -> None:
         """A privileged write failed, whatever the reason: claim again, but never spin."""
@@ -183,6 +190,14 @@ class Leadership:
         self.writer.set_claim(Claim.PENDING)
         self.claim_request = self.context.new_request_id(LeaderClaimed())
         self.context.emit(ClaimConfigWrites(self.claim_request))
+        self.context.set_timer(WorkerTimer.CLAIM_LIMIT, ANSWER_MS)
+
+    def _abandon_claim(self) -> None:
+        if self.claim_request is not None:
+            self.context.pending.drop(self.claim_request)
+            self.context.timers.cancel(WorkerTimer.CLAIM_LIMIT)
+            self.context.emit(AbandonConfigWrites(self.claim_request))
+            self.claim_request = None
 
     def _may_write(self) -> None:
         self.writer.set_claim(Claim.HELD)

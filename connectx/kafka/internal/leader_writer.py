@@ -1,8 +1,8 @@
 """The leader's transactional producer for the config topic, on its own thread (KIP-618).
 
 Claiming creates the producer and initialises it, which fences the former leader; each write is one transaction. After
-any failure the producer is dropped, and a write before the next claim is refused. It decides nothing about leadership.
-Mirrors the privileged writes of Kafka Connect's KafkaConfigBackingStore.
+any failure the producer is dropped, and a write before the next claim is refused. It decides nothing: not who leads,
+nor how long an order may take. Mirrors the privileged writes of Kafka Connect's KafkaConfigBackingStore.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from connectx.errors import ConnectxError, ProducerFencedError
@@ -20,17 +20,25 @@ from connectx.kafka.settings.client_config import ClientConfig
 
 _log = logging.getLogger(__name__)
 
-WRITE_S: Final = 30.0
 _SLICE_S: Final = 0.5
 _CLOSE_S: Final = 5.0
 
 KeyValue = tuple[str, bytes | None]
 Outcome = Callable[[str | None], object]
-"""Called with the result of a write: None, or why it failed."""
+"""Called with the result of an order: None, or why it failed."""
+
+
+@dataclass(slots=True)
+class _Order:
+    """A claim or a write."""
+
+    action: Callable[[], None]
+    outcome: Outcome
+    is_abandoned: bool = False
 
 
 class LeaderProducer:
-    """The thread and its producer.
+    """The thread and its producer. Orders are carried out in turn, each with one outcome and a number of its caller's.
 
     Args:
         name: of the thread.
@@ -46,8 +54,8 @@ class LeaderProducer:
         self._topic = topic
         self._on_crash = on_crash
         self._producer: KafkaProducer | None = None
-        self._deadline_s = 0.0
-        self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._orders: dict[int, _Order] = {}  # without an outcome yet
+        self._turns: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -55,21 +63,27 @@ class LeaderProducer:
         """Start the thread; no client is created before the first claim."""
         self._thread.start()
 
-    def claim(self, outcome: Outcome) -> None:
-        """Take over as leader. Never blocks; `outcome` is called on the thread."""
-        self._orders.put(lambda: self._attempt(self._claim, outcome))
+    def claim(self, number: int, outcome: Outcome) -> None:
+        """Take over as leader. Never blocks; `outcome` is called on the thread, after any time."""
+        self._put(number, _Order(self._claim, outcome))
 
-    def write(self, records: Sequence[KeyValue], outcome: Outcome) -> None:
-        """Append records in one transaction. Never blocks; `outcome` is called on the thread.
+    def write(self, number: int, records: Sequence[KeyValue], outcome: Outcome) -> None:
+        """Append records in one transaction. Never blocks; `outcome` is called on the thread, after any time.
 
         An error means that another worker leads or that this one has to claim again.
         """
-        self._orders.put(lambda: self._attempt(lambda: self._write(records), outcome))
+        self._put(number, _Order(lambda: self._write(records), outcome))
+
+    def abandon_order(self, number: int) -> None:
+        """End an order with an error, within half a second, unless it has ended; what was sent may take effect."""
+        order = self._orders.get(number)
+        if order is not None:
+            order.is_abandoned = True
 
     def close(self) -> None:
         """End the thread after its current order, and close the producer. A second call does nothing."""
         self._ending = True
-        self._orders.put(None)
+        self._turns.put(None)
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
 
@@ -77,25 +91,30 @@ class LeaderProducer:
         """A killed worker: commit and abort nothing. What was sent may still take effect, as on a real kill."""
         self._ending = True
         self._drop()
-        self._orders.put(None)
+        self._turns.put(None)
+
+    def _put(self, number: int, order: _Order) -> None:
+        self._orders[number] = order
+        self._turns.put(number)
 
     # ---------------------------------------------------------------------------------------------- on its thread
 
     def _run(self) -> None:
         try:
-            while (order := self._orders.get()) is not None and not self._ending:
-                order()
+            while (number := self._turns.get()) is not None and not self._ending:
+                self._attempt(number)
         except BaseException as error:
             _log.exception("the leader's producer ended with an error")
             self._on_crash(error)
         finally:
             self._drop()
 
-    def _attempt(self, action: Callable[[], None], outcome: Outcome) -> None:
+    def _attempt(self, number: int) -> None:
         error = None
-        self._deadline_s = time.monotonic() + WRITE_S
+        order = self._current = self._orders[number]
         try:
-            action()
+            self._check()
+            order.action()
         except ProducerFencedError as failure:
             error = f"another worker took over as leader and fenced this one ({failure.message})"
         except ConnectxError as failure:
@@ -104,8 +123,9 @@ class LeaderProducer:
             error = str(failure)
         if error is not None:
             self._drop()  # no wait: an open transaction is aborted by the next claim, or by its timeout
+        del self._orders[number]
         if not self._ending:
-            outcome(error)
+            order.outcome(error)
 
     def _claim(self) -> None:
         self._drop()
@@ -123,9 +143,9 @@ class LeaderProducer:
             self._check()
 
     def _check(self) -> None:
-        """End a call that waits when the worker ends or time is over."""
-        if self._ending or time.monotonic() >= self._deadline_s:
-            raise _NotWrittenError(f"Kafka did not answer within {WRITE_S:g} s")
+        """End a call that waits when the worker ends or the order was abandoned."""
+        if self._ending or self._current.is_abandoned:
+            raise _NotWrittenError("Kafka did not answer before the order was abandoned")
 
     def _drop(self) -> None:
         producer, self._producer = self._producer, None
@@ -134,4 +154,4 @@ class LeaderProducer:
 
 
 class _NotWrittenError(Exception):
-    """A write without a claim, or without an answer in time."""
+    """A write without a claim, or an order that was abandoned."""

@@ -11,11 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, assert_never
 
 from confluent_kafka import Message
 
 from connectx.core.messages import (
+    AbandonConfigWrites,
     ClaimConfigWrites,
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 _FLUSH_S: Final = 2.0
 
-InternalEffect = ReadConfigToEnd | ClaimConfigWrites | WriteConfigRecords | WriteStatus
+InternalEffect = ReadConfigToEnd | ClaimConfigWrites | AbandonConfigWrites | WriteConfigRecords | WriteStatus
 
 
 class InternalTopics:
@@ -132,10 +133,14 @@ class InternalTopics:
                 self._read_config_to_end(effect)
             case ClaimConfigWrites():
                 self._claim(effect.request_id)
+            case AbandonConfigWrites():
+                self._leader.abandon_order(effect.request_id)
             case WriteConfigRecords():
                 self._write_config(effect)
             case WriteStatus():
                 self._statuses.write(effect.record)
+            case _:
+                assert_never(effect)
 
     def close(self) -> None:
         """Send what is queued, as far as a moment allows, and close. A second call does nothing."""
@@ -172,7 +177,7 @@ class InternalTopics:
         if not self._transactional:
             self._report(ConfigWritesClaimed(request_id))
             return
-        self._leader.claim(lambda error: self._report(ConfigWritesClaimed(request_id, error)))
+        self._leader.claim(request_id, lambda error: self._report(ConfigWritesClaimed(request_id, error)))
 
     def _write_config(self, effect: WriteConfigRecords) -> None:
         records = [encode_config_record(record) for record in effect.records]
@@ -180,6 +185,7 @@ class InternalTopics:
         if effect.privileged and self._transactional:
             # Whatever went wrong: the producer is gone, and only a new claim shows who leads (KIP-618).
             self._leader.write(
+                request_id,
                 records,
                 lambda error: self._report(ConfigRecordsWritten(request_id, error, fenced=error is not None)),
             )

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from connectx.core.messages import (
+    AbandonConfigWrites,
     ClaimConfigWrites,
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -40,6 +41,7 @@ from connectx.model.status_records import (
     TopicStatusRecord,
 )
 from connectx.model.worker_config import WorkerConfig
+from tests.support.options import GATE
 from tests.support.waiting import until
 
 Make = Callable[..., Any]
@@ -115,6 +117,23 @@ def test_a_worker_that_starts_later_reads_everything_in_order_before_start_retur
     assert [stimulus.record for stimulus in config] == [CONFIG, *tasks, TaskCommitRecord("c", 3)]
     assert [stimulus.log_offset for stimulus in config] == [0, 2, 3, 4, 6]  # transaction markers lie between
     assert [stimulus.record for stimulus in stimuli if isinstance(stimulus, StatusRecordRead)] == [RUNNING]
+
+
+@GATE
+def test_a_write_that_kafka_does_not_answer_ends_when_it_is_abandoned_and_the_next_claim_writes_again(
+    kafka: EmbeddedKafka, adapters: Make
+) -> None:
+    gate = kafka.gate
+    assert gate is not None
+    worker = started(adapters, "w-abandons")
+    claim(worker)
+    gate.cut("w-abandons")
+    writing = worker.send(WriteConfigRecords, (CONFIG,), True)
+    worker.topics.execute(AbandonConfigWrites(writing))
+    assert worker.inbox.answer(ConfigRecordsWritten, writing).fenced
+    gate.heal("w-abandons")
+    claim(worker)
+    assert write(worker, PAUSED).error is None
 
 
 @pytest.mark.rule("618.7.3")

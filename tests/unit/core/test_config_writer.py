@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from connectx.core import verbs
-from connectx.core.messages import Done, ReadConfigToEnd, Refused, Reply, Step, WriteConfigRecords
+from connectx.core.ignored import NotPending, TimerReplaced
+from connectx.core.messages import (
+    AbandonConfigWrites,
+    ConfigRecordsWritten,
+    Done,
+    ReadConfigToEnd,
+    Refused,
+    Reply,
+    SetTimer,
+    Step,
+    WriteConfigRecords,
+)
 from connectx.core.timer_keys import WorkerTimer
 from connectx.core.verbs import Verb
 from connectx.model.config_records import (
@@ -17,6 +28,7 @@ from connectx.model.config_records import (
     TaskCommitRecord,
     TaskConfigRecord,
 )
+from connectx.model.event_kinds import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from tests.support.worker_script import (
@@ -29,6 +41,7 @@ from tests.support.worker_script import (
     committed,
     configured,
     following,
+    kinds,
     leading,
     merged,
     of_kind,
@@ -262,6 +275,44 @@ def test_a_write_that_cannot_be_read_back_fails() -> None:
     script.written()
     error = "Failed to read back the config topic: timed out"
     assert script.read_to_end(error="timed out").effects == [Refused(77, 500, error)]
+
+
+def test_a_write_of_the_leader_that_kafka_does_not_answer_fails_after_30_s_and_its_late_answer_is_ignored() -> None:
+    script = leading()
+    (write,) = of_kind(script.ask(DELETE), WriteConfigRecords)
+    assert script.timers[WorkerTimer.WRITE_LIMIT].at_ms == script.now_ms + READ_MS
+    over = script.fire(WorkerTimer.WRITE_LIMIT)
+    assert over.effects[0] == AbandonConfigWrites(write.request_id)
+    assert kinds(over) == [EventKind.LEADERSHIP_FENCED]
+    message = (
+        "Failed to write to the config topic: Kafka did not answer within 30 s; "
+        "this may be due to a transient error and the request can be safely retried"
+    )
+    assert replies(over) == [Refused(77, 500, message)]
+    late = script.do(ConfigRecordsWritten(write.request_id))
+    assert late == Step(ignored=NotPending(write.request_id))
+
+
+def test_a_write_whose_claim_is_gone_has_the_same_limit() -> None:
+    script = leading()
+    (write,) = of_kind(script.ask(DELETE), WriteConfigRecords)
+    script.heartbeat("UNKNOWN_MEMBER_ID")
+    over = script.fire(WorkerTimer.WRITE_LIMIT)
+    assert over.effects[0] == AbandonConfigWrites(write.request_id)
+    assert (over.transitions, [refused.status for refused in of_kind(over, Refused)]) == ([], [500])
+
+
+def test_an_answer_in_time_ends_the_limit() -> None:
+    script = leading()
+    script.ask(DELETE)
+    limit = script.timers[WorkerTimer.WRITE_LIMIT]
+    script.written()
+    assert script.fire_late(limit) == Step(ignored=TimerReplaced(WorkerTimer.WRITE_LIMIT))
+
+
+@pytest.mark.parametrize("verb", [PAUSE, verbs.LoggerLevel("x", "INFO")])
+def test_an_ordinary_write_has_the_limit_of_its_client(verb: Verb) -> None:
+    assert of_kind(leading().ask(verb), SetTimer) == []
 
 
 # --------------------------------------------------------------------------------------------- the leader's rights

@@ -31,7 +31,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
+from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry, WorkerTimer
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
@@ -207,7 +207,7 @@ def test_the_leader_reads_the_config_topic_and_writes_changed_task_configs_itsel
     script.connector_runs()
     assert generated(script, *NEW).effects == [ReadConfigToEnd(2, 30_000)]
     written = WriteConfigRecords(3, (TaskConfigRecord(C0, NEW[0]),), privileged=True)
-    assert script.read_to_end().effects == [written]
+    assert script.read_to_end().effects == [written, script.timers[WorkerTimer.WRITE_LIMIT]]
 
 
 def test_a_follower_sends_changed_task_configs_to_the_leader() -> None:
@@ -279,7 +279,7 @@ def test_task_configs_wait_while_the_leader_is_unknown() -> None:
     script = leading()
     script.connector_runs()
     script.heartbeat("UNKNOWN_MEMBER_ID")
-    assert both(generated(script, *NEW)) == ([], [SetTimer(TaskConfigsRetry("c", 1), 2, script.now_ms + 250)])
+    assert both(generated(script, *NEW)) == ([], [SetTimer(TaskConfigsRetry("c", 1), 3, script.now_ms + 250)])
 
 
 def test_a_stopped_connector_does_not_send_its_task_configs_again() -> None:

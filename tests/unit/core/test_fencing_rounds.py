@@ -17,7 +17,7 @@ from connectx.core.messages import (
     TimerFired,
     WriteConfigRecords,
 )
-from connectx.core.timer_keys import TaskCountRetry, TaskFencingRetry
+from connectx.core.timer_keys import TaskCountRetry, TaskFencingRetry, WorkerTimer
 from connectx.model.config_records import ConfigRecord, ConnectorConfigRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from tests.support.histories import Recorded
@@ -88,7 +88,7 @@ def test_the_record_is_written_without_fencing(before: int | None, now: int) -> 
     script = asked(before, now)
     assert both(script.read_to_end()) == ([], [ReadConfigToEnd(3, 30_000)])
     written = WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
-    assert script.read_to_end().effects == [written]
+    assert script.read_to_end().effects == [written, script.timers[WorkerTimer.WRITE_LIMIT]]
     assert script.written().effects == [ReadConfigToEnd(5, 30_000)]
     assert script.read_to_end().effects == [Done(77, 204)]
 
@@ -104,7 +104,7 @@ def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_wri
     assert both(script.read_to_end()) == ([started], [FenceProducers(3, "c", SOURCE, ids)])
     assert both(script.fenced()) == ([], [ReadConfigToEnd(4, 30_000)])
     written = WriteConfigRecords(5, (TaskCountRecord("c", now),), privileged=True)
-    assert script.read_to_end().effects == [written]
+    assert script.read_to_end().effects == [written, script.timers[WorkerTimer.WRITE_LIMIT]]
     script.written()
     done = script.read_to_end()
     completed = Recorded(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})

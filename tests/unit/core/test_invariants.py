@@ -115,6 +115,8 @@ MUTANTS = (
     Mutant(Rule.TIMER_HAS_OWNER, Tasks, "_forget", forget_without_timers, (*NEW_CONFIGS, TaskStopped(C0, 2))),
     Mutant(Rule.TIMER_HAS_OWNER, Timers, "cancel", nothing, NEW_CONFIGS),
     Mutant(Rule.QUEUE_MOVES, ConfigWriter, "_proceed", nothing, (Request(7, verbs.Pause("c")),)),
+    Mutant(Rule.LEADER_HAS_LIMIT, Context, "set_timer", nothing, REFUSED[:1], leads=True),
+    Mutant(Rule.TIMER_HAS_OWNER, Timers, "cancel", nothing, (*REFUSED[:1], ConfigRecordsWritten(2)), leads=True),
     Mutant(Rule.SIGNALS_ROUTED, WorkerCore, "_route", nothing, (Request(7, verbs.Create("c", SOURCE)),), leads=True),
     Mutant(Rule.REPLIES_ARE_DUE, RequestHandler, "on_written", nothing, RESTARTED, leads=True),
     Mutant(

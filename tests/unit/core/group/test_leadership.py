@@ -9,7 +9,9 @@ import pytest
 
 from connectx.core import verbs
 from connectx.core.group.assignor import CONFIG_MISMATCH
+from connectx.core.ignored import NotPending, TimerReplaced
 from connectx.core.messages import (
+    AbandonConfigWrites,
     ClaimConfigWrites,
     CreateSessionKey,
     Forwarded,
@@ -93,12 +95,19 @@ def test_a_new_leader_claims_the_config_topic_before_it_writes() -> None:
     assert script.ask(verbs.Delete("c")).effects == []
     claimed = script.claimed()
     deleted = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0))
-    assert both(claimed) == ([CLAIMED], [WriteConfigRecords(2, deleted, privileged=True), KEY_TIMER])
+    assert both(claimed) == (
+        [CLAIMED],
+        [
+            WriteConfigRecords(2, deleted, privileged=True),
+            SetTimer(WorkerTimer.WRITE_LIMIT, 2, 31_000),
+            SetTimer(WorkerTimer.SESSION_KEY, 3, KEY_TIMER.at_ms),
+        ],
+    )
 
 
 def test_a_leader_that_holds_the_claim_does_not_claim_again() -> None:
     assert of_kind(led_again(leading()), ClaimConfigWrites, SetTimer) == [
-        SetTimer(WorkerTimer.SESSION_KEY, 2, KEY_TIMER.at_ms)
+        SetTimer(WorkerTimer.SESSION_KEY, 3, KEY_TIMER.at_ms)
     ]
 
 
@@ -115,8 +124,34 @@ def test_without_exactly_once_there_is_nothing_to_claim() -> None:
 
 def test_a_claim_that_fails_is_tried_again_after_250_ms() -> None:
     script = claiming()
-    assert both(script.claimed("timed out")) == ([], [SetTimer(WorkerTimer.RECLAIM, 1, 1_250)])
-    assert script.fire(WorkerTimer.RECLAIM).effects == [ClaimConfigWrites(2)]
+    assert both(script.claimed("timed out")) == ([], [SetTimer(WorkerTimer.RECLAIM, 2, 1_250)])
+    assert script.fire(WorkerTimer.RECLAIM).effects == [ClaimConfigWrites(2), script.timers[WorkerTimer.CLAIM_LIMIT]]
+
+
+def test_a_claim_that_kafka_does_not_answer_fails_after_30_s_and_its_late_answer_is_ignored() -> None:
+    script = claiming()
+    assert script.timers[WorkerTimer.CLAIM_LIMIT] == SetTimer(WorkerTimer.CLAIM_LIMIT, 1, script.now_ms + 30_000)
+    over = script.fire(WorkerTimer.CLAIM_LIMIT)
+    reclaim = script.timers[WorkerTimer.RECLAIM]
+    assert both(over) == ([], [AbandonConfigWrites(1), reclaim])
+    assert reclaim.at_ms == script.now_ms + 250
+    assert script.claimed() == Step(ignored=NotPending(1))
+    again = script.fire(WorkerTimer.RECLAIM)
+    assert again.effects == [ClaimConfigWrites(2), script.timers[WorkerTimer.CLAIM_LIMIT]]
+
+
+def test_an_answer_in_time_ends_the_limit_of_a_claim() -> None:
+    script = claiming()
+    limit = script.timers[WorkerTimer.CLAIM_LIMIT]
+    script.claimed()
+    assert script.fire_late(limit) == Step(ignored=TimerReplaced(WorkerTimer.CLAIM_LIMIT))
+
+
+def test_a_worker_that_falls_out_of_the_group_abandons_its_claim() -> None:
+    script = claiming()
+    limit = script.timers[WorkerTimer.CLAIM_LIMIT]
+    assert of_kind(lost(script), AbandonConfigWrites) == [AbandonConfigWrites(1)]
+    assert script.fire_late(limit) == Step(ignored=TimerReplaced(WorkerTimer.CLAIM_LIMIT))
 
 
 def a_fenced_leader() -> tuple[WorkerScript, Step]:
@@ -134,10 +169,10 @@ def test_a_fenced_leader_asks_the_group_who_leads_and_claims_again_when_it_is_a_
     )
     assert step.transitions == [Recorded(EventKind.LEADERSHIP_FENCED, generation=3, data={"error": error})]
     assert of_kind(step, SendHeartbeat) == [SendHeartbeat(5, 3, "me")]
-    assert script.timers[WorkerTimer.RECLAIM] == SetTimer(WorkerTimer.RECLAIM, 2, 1_250)
-    assert script.fire(WorkerTimer.RECLAIM).effects == [SetTimer(WorkerTimer.RECLAIM, 3, 1_500)], "it may be a zombie"
+    assert script.timers[WorkerTimer.RECLAIM] == SetTimer(WorkerTimer.RECLAIM, 4, 1_250)
+    assert script.fire(WorkerTimer.RECLAIM).effects == [SetTimer(WorkerTimer.RECLAIM, 5, 1_500)], "it may be a zombie"
     script.do(HeartbeatReplied(5, None))
-    assert script.fire(WorkerTimer.RECLAIM).effects == [ClaimConfigWrites(3)]
+    assert script.fire(WorkerTimer.RECLAIM).effects == [ClaimConfigWrites(3), script.timers[WorkerTimer.CLAIM_LIMIT]]
 
 
 @pytest.mark.rule("618.1.6")
@@ -189,7 +224,7 @@ def test_a_stopped_connector_that_has_tasks_loses_them_once_more() -> None:
     assert of_kind(script.see(resting(TargetState.PAUSED)), ReadConfigToEnd) == [], "it is not stopped"
     assert of_kind(script.see(STOPPED), ReadConfigToEnd) == [ReadConfigToEnd(2, 30_000)]
     emptied = WriteConfigRecords(3, (TaskCommitRecord("c", 0),), privileged=True)
-    assert script.read_to_end().effects == [emptied]
+    assert script.read_to_end().effects == [emptied, script.timers[WorkerTimer.WRITE_LIMIT]]
     script.carry_out()
     assert of_kind(script.see(STOPPED), ReadConfigToEnd) == [], "it has none"
 
@@ -199,7 +234,7 @@ def test_a_leader_empties_stopped_connectors_when_it_may_write_and_again_when_a_
     assert not script.waits_for(ReadConfigToEnd), "it may not write"
     assert of_kind(script.claimed(), ReadConfigToEnd) == [ReadConfigToEnd(2, 30_000)]
     script.read_to_end()
-    assert script.written("timed out").effects == [SetTimer(WorkerTimer.EMPTY_STOPPED, 2, 1_250)]
+    assert script.written("timed out").effects == [SetTimer(WorkerTimer.EMPTY_STOPPED, 4, 1_250)]
     assert script.fire(WorkerTimer.EMPTY_STOPPED).effects == [ReadConfigToEnd(4, 30_000)]
 
 
@@ -234,7 +269,10 @@ def test_the_leader_makes_a_key_when_there_is_none_that_it_would_make_itself(key
     assert script.claimed().effects == [CreateSessionKey(2, 32)]
     record = SessionKeyRecord(b"n" * 32, "HmacSHA256", 1_001)
     created = script.do(SessionKeyCreated(2, record.key, 1_001))
-    assert created.effects == [WriteConfigRecords(3, (record,), privileged=True)]
+    assert created.effects == [
+        WriteConfigRecords(3, (record,), privileged=True),
+        SetTimer(WorkerTimer.WRITE_LIMIT, 2, 31_000),
+    ]
     written = script.carry_out()
     rotated = SetTimer(WorkerTimer.SESSION_KEY, script.timers[WorkerTimer.SESSION_KEY].token, 1_001 + HOUR_MS)
     assert of_kind(written, SetTimer) == [rotated]
@@ -245,7 +283,10 @@ def test_a_key_of_the_configured_kind_is_made() -> None:
     assert script.claimed().effects == [CreateSessionKey(2, 64)]
     record = SessionKeyRecord(b"n" * 64, "HmacSHA512", 1_001)
     created = script.do(SessionKeyCreated(2, record.key, 1_001))
-    assert created.effects == [WriteConfigRecords(3, (record,), privileged=True)]
+    assert created.effects == [
+        WriteConfigRecords(3, (record,), privileged=True),
+        SetTimer(WorkerTimer.WRITE_LIMIT, 2, 31_000),
+    ]
 
 
 def test_a_key_is_rotated_when_its_time_is_over() -> None:
@@ -282,7 +323,7 @@ def test_a_key_under_way_is_not_made_twice() -> None:
 def test_a_key_that_could_not_be_written_is_made_again_soon() -> None:
     script = leading(WITHOUT_KEY)
     script.do(SessionKeyCreated(2, b"n" * 32, 1_001))
-    assert script.written("timed out").effects == [SetTimer(WorkerTimer.SESSION_KEY, 1, 1_250)]
+    assert script.written("timed out").effects == [SetTimer(WorkerTimer.SESSION_KEY, 3, 1_250)]
     assert script.fire(WorkerTimer.SESSION_KEY).effects == [CreateSessionKey(4, 32)]
 
 
