@@ -170,7 +170,8 @@ class ConfigLog:
         match record:
             case ConnectorConfigRecord(connector, None):
                 return self._remove_connector(connector)
-            case ConnectorConfigRecord(connector, properties) if properties is not None:
+            case ConnectorConfigRecord(connector, properties):
+                assert properties is not None, "a tombstone is handled above"
                 is_new = connector not in self._configs
                 self._configs[connector] = dict(properties)
                 self._target_states.setdefault(connector, TargetState.STARTED)

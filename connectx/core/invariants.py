@@ -177,6 +177,8 @@ def _step_is_awaited(core: Parts) -> Iterator[str]:
                 in_round = LocalWaiter(task, number) in in_rounds
                 if task_life.request_id is None and not in_round and not is_set(TaskFencingRetry(task, number)):
                     yield f"task {task} waits for a fencing round that no one runs"
+            case _:  # the others wait for a report
+                pass
     yield from _rounds_are_awaited(core)
 
 

@@ -17,8 +17,10 @@ from connectx.core.config_log import (
     ConnectorRemoved,
     LoggerLevelSeen,
     RestartSeen,
+    SessionKeyChanged,
     TargetStateChanged,
     TaskConfigsCommitted,
+    TaskCountRecorded,
 )
 from connectx.core.config_writer import ConfigWriter
 from connectx.core.connectors import Connectors
@@ -118,6 +120,7 @@ from connectx.model.status_records import (
     ConnectorStatusRecord,
     Status,
     TaskStatusRecord,
+    TopicStatusRecord,
 )
 
 _REFERENCES = frozenset(
@@ -458,6 +461,10 @@ class WorkerCore:
                 self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
             case LoggerLevelSeen(namespace, level):
                 self.context.emit(SetLoggerLevel(namespace, level))
+            case TaskCountRecorded() | SessionKeyChanged():
+                pass
+            case _:
+                assert_never(change)
 
     def _on_tasks_committed(self, connector: str) -> None:
         self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
@@ -483,6 +490,8 @@ class WorkerCore:
                 self.leadership.on_session_key_written(outcome.error)
             case StoppedOrigin():
                 self.leadership.on_stopped_emptied(outcome.error)
+            case _:
+                assert_never(outcome.origin)
 
     def _on_fencing_outcome(self, outcome: FencingOutcome) -> None:
         if isinstance(outcome.waiter, LocalWaiter):
@@ -498,4 +507,8 @@ class WorkerCore:
                 self.tasks.on_status(task)
             case ConnectorStatusRecord(connector, Status()):
                 self.connectors.remind(connector)
+            case TaskStatusRecord() | ConnectorStatusRecord() | TopicStatusRecord():
+                pass  # a tombstone, or a topic that a connector uses
+            case _:
+                assert_never(record)
         self.leadership.on_status(record)

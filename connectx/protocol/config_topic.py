@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from connectx.model.config_records import (
     ConfigRecord,
@@ -53,7 +53,8 @@ def _to_json(record: ConfigRecord) -> tuple[str, dict[str, Any] | None]:
             return CONNECTOR + connector, None if properties is None else {"properties": dict(properties)}
         case TargetStateRecord(connector, None):
             return TARGET_STATE + connector, None
-        case TargetStateRecord(connector, state) if state is not None:
+        case TargetStateRecord(connector, state):
+            assert state is not None, "a tombstone is handled above"
             # Workers from before KIP-875 read `state` and do not know STOPPED.
             known_to_all = TargetState.PAUSED if state is TargetState.STOPPED else state
             return TARGET_STATE + connector, {"state": known_to_all.value, "state.v2": state.value}
@@ -70,7 +71,10 @@ def _to_json(record: ConfigRecord) -> tuple[str, dict[str, Any] | None]:
             return RESTART + connector, {"include-tasks": include_tasks, "only-failed": only_failed}
         case LoggerLevelRecord(namespace, level):
             return LOGGER + namespace, {"level": level}
-    raise AssertionError(f"not a record to write: {record!r}")
+        case IgnoredRecord():
+            raise AssertionError(f"not a record to write: {record!r}")
+        case _:
+            assert_never(record)
 
 
 def decode_config_record(key: bytes | None, value: bytes | None) -> ConfigRecord | None:

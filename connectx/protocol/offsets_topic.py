@@ -33,7 +33,8 @@ def decode_offset_key(key: bytes | None) -> tuple[str, dict[str, Primitive]] | N
     match content:
         case [str(connector), dict(partition)]:
             return connector, partition
-    return None
+        case _:
+            return None
 
 
 def decode_offset_value(value: bytes | None) -> dict[str, Primitive] | None:

@@ -185,7 +185,11 @@ def decode(value: Any) -> Any:
             return bytes.fromhex(content["hex"])
         case "text":
             return content["text"]
-    name = value[_CLASS]
+        case name:
+            return _decode_object(name, content)
+
+
+def _decode_object(name: Any, content: Mapping[str, Any]) -> Any:
     cls = _CLASSES.get(name) if isinstance(name, str) else None
     if cls is None:
         raise ValueError(f"the class {name!r} is not known")

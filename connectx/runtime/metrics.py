@@ -141,6 +141,8 @@ class WorkerMetrics(Collector):
                     self._rebalances.add(took_ms or 0)
                 case AssignmentComputed() as computed:
                     self._on_assignment(computed)
+                case _:  # has no metric but its count
+                    pass
 
     def exposition(self, connectors: Mapping[str, Any]) -> bytes:
         """All metrics as text; `connectors` is what `GET /connectors?expand=info&expand=status` shows."""

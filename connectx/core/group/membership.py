@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from connectx.core.messages import (
     CoordinatorFound,
@@ -238,7 +238,10 @@ class Membership:
                     if is_finding
                     else self._lose_coordinator(causes.CoordinatorLost(reason), now_ms)
                 )
-        return []
+            case HeartbeatReplied():  # heartbeats have a number of their own
+                return []
+            case _:
+                assert_never(stimulus)
 
     def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Output]:
         if key is GroupTimer.HEARTBEAT:

@@ -178,7 +178,9 @@ class SinkTaskCore:
             self.bulk.fetched(fetched)
             self.batches = taken
 
-    def _on_answer(self, answer: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
+    def _on_answer(
+        self, answer: m.EndsKnown | m.PutDone | m.PutFailed | m.PutRefused, step: SinkStep, now_ms: int
+    ) -> None:
         match answer:
             case m.EndsKnown(_, ends):
                 self.bulk.ends = {p: ends[p] for p in self.progress.owned if p in ends}

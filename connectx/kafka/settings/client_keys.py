@@ -125,7 +125,8 @@ def _translate(key: str, value: str) -> tuple[str, str]:
         case "partition.assignment.strategy":
             names = [_ASSIGNORS.get(name.strip(), name.strip()) for name in value.split(",")]
             return key, ",".join(names)
-    return key, value
+        case _:
+            return key, value
 
 
 def _ask_librdkafka(key: str, value: str) -> str:

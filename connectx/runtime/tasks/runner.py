@@ -15,7 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import fields, replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from connectx.core.messages import (
     BeginTask,
@@ -369,4 +369,7 @@ def _request_of(command: TaskEffect) -> Any:
             return ResumeRequested()
         case SetTaskTargetState():
             return PauseRequested()
-    raise AssertionError(f"{type(command).__name__} came to a task that has begun")
+        case InitTaskProducer() | BeginTask():
+            raise AssertionError(f"{type(command).__name__} came to a task that has begun")
+        case _:
+            assert_never(command)
