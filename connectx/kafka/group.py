@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer.group import (
@@ -106,17 +106,10 @@ class GroupConnection:
         """Send the request of an effect, without waiting; its reply, or GroupRequestFailed, is posted."""
         if self._ended or self._net is None:
             return
-        requests: dict[type[GroupEffect], Callable[[Any], Awaitable[None]]] = {
-            FindCoordinator: self._find_coordinator,
-            SendJoinGroup: self._join,
-            SendSyncGroup: self._sync,
-            SendHeartbeat: self._heartbeat,
-            SendLeaveGroup: self._leave,
-        }
         if isinstance(effect, SendLeaveGroup):
             self._leaving.clear()
         try:
-            self._net.spawn(self._carry_out, requests[type(effect)], effect)
+            self._net.spawn(self._carry_out, effect)
         except ConnectionError as error:
             self._failed(effect, str(error))
 
@@ -135,9 +128,9 @@ class GroupConnection:
 
     # ---------------------------------------------------------------------------------------- on the network thread
 
-    async def _carry_out(self, work: Callable[[Any], Awaitable[None]], effect: GroupEffect) -> None:
+    async def _carry_out(self, effect: GroupEffect) -> None:
         try:
-            await work(effect)
+            await self._request(effect)
         except kafka_errors.KafkaError as error:
             self._failed(effect, f"{type(effect).__name__}: {error}")
         except Exception as error:  # whatever it is, the core must not wait forever
@@ -146,6 +139,21 @@ class GroupConnection:
         finally:
             if isinstance(effect, SendLeaveGroup):
                 self._leaving.set()
+
+    def _request(self, effect: GroupEffect) -> Awaitable[None]:
+        match effect:
+            case FindCoordinator():
+                return self._find_coordinator(effect)
+            case SendJoinGroup():
+                return self._join(effect)
+            case SendSyncGroup():
+                return self._sync(effect)
+            case SendHeartbeat():
+                return self._heartbeat(effect)
+            case SendLeaveGroup():
+                return self._leave(effect)
+            case _:
+                assert_never(effect)
 
     def _failed(self, effect: GroupEffect, reason: str) -> None:
         if isinstance(effect, SendJoinGroup | SendSyncGroup):

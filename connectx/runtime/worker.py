@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from connectx.core.invariants import BrokenRule
 from connectx.core.messages import (
@@ -27,6 +27,7 @@ from connectx.core.messages import (
     ClaimConfigWrites,
     CreateSessionKey,
     Done,
+    Effect,
     FenceProducers,
     FindCoordinator,
     Forwarded,
@@ -166,7 +167,6 @@ class Worker:
         self._heartbeat_ms: int | None = None
         self._replies: dict[int, Future[Reply]] = {}
         self._request_ids = itertools.count(1)
-        self._effects = self._effect_table()
 
     # ----------------------------------------------------------------------------------------------- life cycle
 
@@ -402,29 +402,42 @@ class Worker:
         for effect in step.effects:
             if self._gone.is_set():
                 return
-            self._effects[type(effect)](effect)
+            self._carry_out(effect)
         self._view = worker_view(self._recorded.core.context)
         self._given.viewed(self._view)
 
-    def _effect_table(self) -> dict[type, Callable[[Any], None]]:
-        group, topics, host, calls = self._group.execute, self._topics.execute, self._task_host, self._calls
-        return {
-            **dict.fromkeys((FindCoordinator, SendJoinGroup, SendSyncGroup, SendHeartbeat, SendLeaveGroup), group),
-            **dict.fromkeys((ReadConfigToEnd, ClaimConfigWrites, AbandonConfigWrites), topics),
-            **dict.fromkeys((WriteConfigRecords, WriteStatus), topics),
-            **dict.fromkeys((InitTaskProducer, BeginTask, SetTaskTargetState, StopTask, CancelTask), host.send_to_task),
-            **dict.fromkeys((SetConnectorTargetState, GenerateTaskConfigs, StopConnector), host.send_to_connector),
-            SetTimer: self._mailbox.set_timer,
-            StartConnector: host.start_connector,
-            PrepareTask: host.prepare_task,
-            SendTaskConfigs: lambda effect: calls.send_task_configs(effect, self._session_key()),
-            SendFenceRequest: lambda effect: calls.send_fence_request(effect, self._session_key()),
-            FenceProducers: calls.fence_producers,
-            CreateSessionKey: self._on_create_session_key,
-            SetLoggerLevel: self._loggers.execute,
-            **dict.fromkeys((Done, Refused, Forwarded), self._on_reply),
-            WorkerShutDown: self._on_shut_down,
-        }
+    def _carry_out(self, effect: Effect) -> None:  # one line per effect: a table
+        match effect:
+            case FindCoordinator() | SendJoinGroup() | SendSyncGroup() | SendHeartbeat() | SendLeaveGroup():
+                self._group.execute(effect)
+            case ReadConfigToEnd() | ClaimConfigWrites() | AbandonConfigWrites() | WriteConfigRecords() | WriteStatus():
+                self._topics.execute(effect)
+            case InitTaskProducer() | BeginTask() | SetTaskTargetState() | StopTask() | CancelTask():
+                self._task_host.send_to_task(effect)
+            case SetConnectorTargetState() | GenerateTaskConfigs() | StopConnector():
+                self._task_host.send_to_connector(effect)
+            case SetTimer():
+                self._mailbox.set_timer(effect)
+            case StartConnector():
+                self._task_host.start_connector(effect)
+            case PrepareTask():
+                self._task_host.prepare_task(effect)
+            case SendTaskConfigs():
+                self._calls.send_task_configs(effect, self._session_key())
+            case SendFenceRequest():
+                self._calls.send_fence_request(effect, self._session_key())
+            case FenceProducers():
+                self._calls.fence_producers(effect)
+            case CreateSessionKey():
+                self._on_create_session_key(effect)
+            case SetLoggerLevel():
+                self._loggers.execute(effect)
+            case Done() | Refused() | Forwarded():
+                self._on_reply(effect)
+            case WorkerShutDown():
+                self._on_shut_down(effect)
+            case _:
+                assert_never(effect)
 
     def _record(self, transition: Transition) -> None:
         self._metrics.observe(transition)
