@@ -117,6 +117,7 @@ from connectx.errors.rest import (
 )
 from connectx.errors.spark import (
     DataSourceWriteError,
+    JdbcDriverError,
     ModuleNotShippedError,
     NoExecutorError,
     OffsetColumnError,
@@ -168,6 +169,7 @@ __all__ = [
     "ImportRefusedError",
     "InternalTopicError",
     "JarDownloadError",
+    "JdbcDriverError",
     "KafkaLoginError",
     "KafkaPermissionError",
     "KafkaRequestError",

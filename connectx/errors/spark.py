@@ -89,6 +89,19 @@ class SparkFormatError(ConnectxError):
         )
 
 
+class JdbcDriverError(ConnectxError):
+    """Spark has no JDBC driver for a database."""
+
+    code = "jdbc_driver"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark finds no JDBC driver for the URL of the database.",
+            next_step="Set format.options.driver to the class of the driver, for example org.postgresql.Driver. Add "
+            "its jar to your Spark, for example with spark.jars, and restart the task.",
+        )
+
+
 class OffsetColumnError(ConnectxError):
     """A column of a source cannot be its offset."""
 

@@ -42,6 +42,8 @@ _OPENED = (
     "java.security.jgss/sun.security.krb5",
 )  # fmt: skip
 
+# JDBC reads and compares timestamps without a zone in that of the JVM. Any other zone has hours that do not exist.
+_IN_UTC = "-Duser.timezone=UTC"
 _JAVA_OPTIONS = [
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
@@ -49,6 +51,7 @@ _JAVA_OPTIONS = [
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=pooled",  # for the newer Netty of Spark 4.1
     "-Djava.awt.headless=true",
+    _IN_UTC,
 ]
 
 # No web page, Python workers that end soon after an interrupt.
@@ -57,6 +60,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.executor.defaultJavaOptions": _IN_UTC,
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",

@@ -6,12 +6,13 @@ slice. The upper bound of a backlog is asked for before its rows are read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import OffsetColumnError, SparkFormatError
+from connectx.errors import JdbcDriverError, OffsetColumnError, SparkFormatError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _VALUE_BYTES: Final = 16
 """Estimated size of a value until rows were read."""
 _MARK: Final = "__offset_"
 _UNKNOWN: Final = "DATA_SOURCE_NOT_FOUND"
+_NO_DRIVER: Final = re.compile("No suitable driver|ClassNotFoundException")
 _SOURCE_OPTIONS: Final = ("path", "dbtable", "query", "table")
 """Options that name what is read, in the formats of Spark."""
 
@@ -231,6 +233,7 @@ class ColumnReader:
 
         Raises:
             SparkFormatError: Spark does not know the format.
+            JdbcDriverError: it has no driver for the database.
             OffsetColumnError: a column is missing or has no order.
         """
         reader = spark.read.format(self._format).options(**self._options)
@@ -240,6 +243,8 @@ class ColumnReader:
         except Exception as error:
             if _UNKNOWN in str(error):
                 raise SparkFormatError(self._format) from error
+            if self._format == "jdbc" and _NO_DRIVER.search(str(error)):
+                raise JdbcDriverError from error
             raise
         self._kinds = {name: self._kind(name, types.get(name)) for name in self._columns}
         return frame

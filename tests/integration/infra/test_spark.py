@@ -92,6 +92,8 @@ def test_the_session_is_local_quiet_and_in_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.task.killTimeout") == "100ms"
     assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert not is_connect(spark)
+    zone = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'user.timezone') AS zone").toArrow()
+    assert zone["zone"].to_pylist() == ["UTC"]
 
 
 def test_python_on_executors_is_the_running_interpreter(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import connectx as cx
 from connectx.connectors.spark_source.columns import ColumnReader
-from connectx.errors import OffsetColumnError, SparkFormatError
+from connectx.errors import JdbcDriverError, OffsetColumnError, SparkFormatError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.worker_config import EMBEDDED_PROFILE
@@ -28,6 +28,8 @@ from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from connectx.spark.sessions import SparkProvider
 
 
@@ -134,6 +136,31 @@ def test_columns_that_cannot_be_an_offset_and_unknown_formats_are_reported(
         next(reader(table.path, "id").slices(spark, {"version": 3}))
     with pytest.raises(SparkFormatError, match="Spark does not know the format parket"):
         next(reader(table.path, "id", name="parket").slices(spark, None))
+
+
+def test_a_database_is_read_by_columns_of_each_type_over_restarts_and_in_bulk(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    options = {"url": f"jdbc:derby:{tmp_path / 'derby'};create=true", "dbtable": "numbers"}
+    options["driver"] = "org.apache.derby.jdbc.EmbeddedDriver"  # Spark brings it
+    rows = spark.createDataFrame(pa.table({"id": range(8), **COLUMNS}))
+    rows.write.format("jdbc").options(**options).save()
+    columns = [name for name in COLUMNS if name != "text"]
+    offset: SourceOffset | None = None
+    found: list[list[int]] = []
+    while piece := next(ColumnReader("jdbc", options, columns, None, 2).slices(spark, offset), None):
+        found.append(sorted(piece[0]["id"].to_pylist()))
+        offset = stored(piece[1])
+    assert found == [[1, 4], [2, 3, 6, 7], [0, 5]]
+    task = ColumnReader("jdbc", options, columns, None, 2)
+    in_bulk = task.frame(spark, None, 2 * task.waiting_bytes(spark, None))
+    assert in_bulk is not None
+    assert in_bulk[0].toArrow()["small"].to_pylist() == sorted(COLUMNS["small"].to_pylist())
+    assert in_bulk[1] == offset
+    with pytest.raises(OffsetColumnError, match="databases order text"):
+        next(ColumnReader("jdbc", options, ["text"], None, 2).slices(spark, None))
+    with pytest.raises(JdbcDriverError, match="Spark finds no JDBC driver"):
+        next(ColumnReader("jdbc", options | {"driver": "nowhere.Driver"}, ["id"], None, 2).slices(spark, None))
 
 
 TABLES: Mapping[str, Any] = {"column": ParquetGrowing, "version": DeltaGrowing, "snapshot": IcebergGrowing}
