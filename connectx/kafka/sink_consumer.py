@@ -51,7 +51,14 @@ _FORBIDDEN = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
-_LOOKUP_AGAIN = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+_LOOKUP_AGAIN = (
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.LEADER_NOT_AVAILABLE,  # of a topic that was just created, or while a leader changes
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 T = TypeVar("T")
 
