@@ -349,7 +349,7 @@ class Held(Shown):
             offset.
     """
 
-    slices: Iterator[Slice]
+    slices: Iterator[Slice] = field(repr=False)
     change: Callable[[Any, Any], RowChange | None]
     is_reached: Callable[[SourceOffset], bool]
 

@@ -48,7 +48,7 @@ from connectx.model.events import Event, EventKind, Sighting
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import PAYLOADS, MemberWork, SourceRange
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
-from connectx.plugins.api import Compaction
+from connectx.plugins.api import Compaction, Held, RowChange
 from connectx.recording.file import Entry, Recording
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity
@@ -282,6 +282,8 @@ MADE: dict[type, Callable[[], Any]] = {
     cx.SourceConnector: lambda: started(Ticks()),
     cx.SourceTask: lambda: started(cx.SourceTask()),
     Compaction: lambda: Compaction(BAD, 3, 1),
+    Held: lambda: Held(iter(()), lambda key, value: None, lambda offset: True),
+    RowChange: lambda: RowChange({BAD: 1}, after={"url": URL, BAD: BAD}, kept=(BAD,)),
     cx.Stored: lambda: cx.Stored(BAD, lambda: iter(())),
     cx.Transform: lambda: Upper({}),
     cx.Verdict: lambda: cx.Verdict("invalid", (FINDING,), (BAD,), (CHECKED,)),
