@@ -200,7 +200,8 @@ def test_metadata_that_cannot_be_read_fails_the_leaders_join(leader: Member, con
     await_rebalance(leader)
     failed_before = leader.adapters.group.requests.failed_rebalances
     joining = leader.send_join()
-    assert leader.adapters.inbox.answer(GroupRequestFailed, joining).reason.startswith("There is group member metadata")
+    failed = leader.adapters.inbox.answer(GroupRequestFailed, joining)
+    assert failed.reason.startswith("Group member metadata cannot be used: ")
     assert leader.adapters.group.requests.failed_rebalances == failed_before + 1
     stranger.net.close()
 
