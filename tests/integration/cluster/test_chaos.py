@@ -146,6 +146,7 @@ def test_a_broker_that_is_killed_in_the_middle_of_transactions_loses_and_repeats
     group.wait_stable(WAIT_S)
 
 
+@pytest.mark.usefixtures("spark")  # its threads are there before, and stay
 def test_a_cluster_that_is_closed_calls_off_what_was_to_come(make_cluster: MakeCluster) -> None:
     before = set(threading.enumerate())
     with make_cluster(workers=2, config=QUICK) as cluster:
