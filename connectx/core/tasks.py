@@ -135,13 +135,14 @@ class Tasks:
         """Start an assigned task that is not there yet; one that is stopping starts when it has stopped.
 
         A fenced one starts again, too. It had a successor elsewhere, but this worker claimed the task when it came
-        back. If it then missed the assignment that revoked the task from both, no other worker has the task.
+        back. If it then missed the assignment that revoked the task from both, no other worker has the task. The same
+        holds for one that has yet to learn that it is fenced.
         """
         life = self.lives.get(task)
         if life is not None:
             if life.phase is TaskPhase.STOPPING:
                 life.again = life.again or StartAgain(cause)
-            elif life.fenced:
+            elif life.fenced or self._had_a_successor(life):
                 self._stop(task, cause, StartAgain(cause))
             return
         config = self.context.config
@@ -389,6 +390,13 @@ class Tasks:
         delay_ms = min(_FENCE_RETRY_MAX_MS, _FENCE_RETRY_MS * 2 ** min(life.attempts, 5))
         life.attempts += 1
         self.context.set_timer(_fence_timer(life), delay_ms)
+
+    def _had_a_successor(self, life: TaskLife) -> bool:
+        """Whether another worker has run an exactly-once task since: then this instance's producer is fenced."""
+        status = self.context.status.task_status(life.task)
+        if not life.exactly_once or status is None or status.worker_id == self.context.settings.worker_id:
+            return False
+        return status.generation > life.generation
 
     def _reason_to_refuse(self, life: TaskLife) -> Refusal | None:
         config = self.context.config

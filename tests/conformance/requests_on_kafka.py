@@ -13,6 +13,7 @@ from tests.conformance.requests import TIMEOUT_MS, Requests
 from tests.support.waiting import until
 
 _NAME = "tx"
+_OF_A_NEW_TOPIC = ("NOT_LEADER_FOR_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class RequestsOnKafka(Requests):
@@ -30,16 +31,16 @@ class RequestsOnKafka(Requests):
         self._node = until(self._coordinator, "the coordinator of transactions")
 
     def ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
-        """A topic that has just been made may have no leader yet: then the batch is sent again."""
+        """The broker may not know a topic yet that has just been made: then the batch is sent again."""
         if isinstance(request, msg.Produce):
-            found = until(lambda: self._unless_leaderless(self._ask(request, values)), "the topic's leader")
+            found = until(lambda: self._unless_new(self._ask(request, values)), "the new topic")
             assert isinstance(found, msg.Produced)
             return found
         return self._ask(request, values)
 
-    def _unless_leaderless(self, answer: msg.Answer) -> msg.Answer | None:
-        is_leaderless = isinstance(answer, msg.Produced) and answer.results[1].error == "NOT_LEADER_FOR_PARTITION"
-        return None if is_leaderless else answer
+    def _unless_new(self, answer: msg.Answer) -> msg.Answer | None:
+        is_new = isinstance(answer, msg.Produced) and answer.results[1].error in _OF_A_NEW_TOPIC
+        return None if is_new else answer
 
     def _ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
         self._values = values

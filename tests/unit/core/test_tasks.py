@@ -486,6 +486,17 @@ def test_a_fenced_task_that_the_group_leaves_with_its_worker_starts_again() -> N
     assert starts(script.rebalance()) == [prepare(2, generation=4)]
 
 
+@pytest.mark.parametrize(("worker", "generation", "restarts"), [("w2", 5, True), ("w2", 3, False), (ME, 5, False)])
+def test_a_task_that_ran_elsewhere_meanwhile_starts_again_before_it_learns_that_it_is_fenced(
+    worker: str, generation: int, restarts: bool
+) -> None:
+    script = at(TaskPhase.ACTIVE)
+    script.show(C0, State.UNASSIGNED, worker, generation)
+    assert stops(script.rebalance()) == ([StopTask(C0, 1)] if restarts else [])
+    if restarts:
+        assert starts(script.do(TaskStopped(C0, 1))) == [prepare(2, generation=4)]
+
+
 def test_a_task_that_was_revoked_before_its_restart_stays_away() -> None:
     script = restartable(task_restart_max="5")
     (timer,) = of_kind(script.do(TaskFailed(C0, 1, "oops")), SetTimer)
