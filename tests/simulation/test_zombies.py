@@ -90,7 +90,10 @@ def test_a_zombie_that_misses_the_revocation_of_its_fenced_task_starts_the_task_
             ask(effect)
 
     zombie.ask_group = ask_late  # type: ignore[method-assign]
+    before = len(zombie.history)
     back_again(world, zombie)
+    rebalances = [t for t in zombie.history[before:] if t.kind is EventKind.REBALANCE_COMPLETED]
+    assert [t.data.get("revoked") for t in rebalances] == [None], "it never read that its task was revoked"
 
 
 @pytest.mark.rule("618.7.1")
