@@ -55,6 +55,14 @@ def test_python_in_the_pages_is_python_and_names_what_connectx_exports(page: Pat
         assert used <= set(connectx.__all__)
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=name_of)
+def test_a_python_example_is_run_by_a_test_or_states_why_not(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    before = [lines[number - 1] for number, line in enumerate(lines) if line == "```python"]
+    marker = re.compile(r"<!-- (run|run in a cluster|not run: .+) -->")
+    assert [line for line in before if not marker.fullmatch(line)] == []
+
+
 def test_the_layer_table_has_a_row_for_every_folder_and_each_names_its_subfolders() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([\w/]+)/` \| (.*) \|$", text, re.MULTILINE))
