@@ -4,7 +4,9 @@
     python -m tests.support.tiers test-all browser   # some parts of a tier
 
 A test that fails and then passes is flaky. A run fails if a test fails twice, or if more than ALLOWED_FLAKES tests are
-flaky. Each part writes JUnit files to test-artefacts/, a whole tier writes one JSON file for `tests.support.budget`.
+flaky. A test that crashes an xdist worker has failed, and the others of its file run in a new worker
+(`tests.support.guard`). A part in which no test begins or ends for `stalls_s` is killed, and its stacks are printed.
+Each part writes JUnit files to test-artefacts/, a whole tier writes one JSON file for `tests.support.budget`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -20,26 +23,35 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
+import psutil
+
 ROOT: Final = Path(__file__).parents[2]
 ARTEFACTS: Final = ROOT / "test-artefacts"
 ALLOWED_FLAKES: Final = 2
+_PANEL_S: Final = 600
+_WATCH_S: Final = 1.0
+_ABORT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """One run of pytest on a number of xdist workers. `repeats_files`: the tests of a file build on each other."""
+    """One run of pytest on a number of xdist workers.
+
+    `repeats_files`: the tests of a file build on each other. `stalls_s`: longer than the limit of any test.
+    """
 
     name: str
     arguments: tuple[str, ...]
     workers: int = 0
     python: str = sys.executable
     repeats_files: bool = False
+    stalls_s: float = _PANEL_S + 120
 
 
 AT_ONCE: Final = 2
@@ -99,10 +111,10 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     # A worker takes whole files, in the order of the arguments, so that the tests of a file share its fixtures.
     workers = ("-n", str(part.workers), "--dist=loadfile", "--no-loadscope-reorder") if part.workers else ()
     first.unlink(missing_ok=True)
-    code = _pytest([*command, *workers, f"--junitxml={first}"], root, log)
+    end = _pytest([*command, *workers, f"--junitxml={first}"], root, log, part.stalls_s)
     report = Report.read(first)
-    if code != (1 if report.failed else 0):
-        crash = f"{part.name}: pytest ended with exit code {code}"
+    if end.code != (1 if report.failed else 0):
+        crash = f"{part.name}: {end}"
         return Result(_by_file(report.seconds), [], [*sorted(report.failed), crash], len(report.passed))
     repeated = Report()
     if report.failed:
@@ -111,7 +123,9 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
         if part.repeats_files:
             chosen = [f"--ignore={file}" for file in sorted(_files(report.passed) - _files(report.failed))]
         again.unlink(missing_ok=True)
-        _pytest([*command, *chosen, f"--junitxml={again}"], root, log)
+        end = _pytest([*command, *chosen, f"--junitxml={again}"], root, log, part.stalls_s)
+        if end.code not in (0, 1):
+            print(f"{part.name}, repeated: {end}", flush=True)
         repeated = Report.read(again)
     failed = (report.failed - repeated.passed) | repeated.failed
     # A flaky test counts with its good run: a test that fails often waits for its timeout first.
@@ -131,8 +145,23 @@ def _by_file(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(files)
 
 
-def _pytest(command: Sequence[str], root: Path, log: Path | None) -> int:
-    """Run pytest with its own folder for temporary files; its exit code. The log's text is printed at the end."""
+@dataclass(frozen=True)
+class _End:
+    """How a run of pytest ended: its exit code, whether it was killed, and the tests under way."""
+
+    code: int
+    stalled_s: float | None
+    running: tuple[str, ...]
+
+    def __str__(self) -> str:
+        stall = "" if self.stalled_s is None else f" after {self.stalled_s:g} s in which no test began or ended"
+        return f"pytest ended with exit code {self.code}{stall}" + (
+            f" in {', '.join(self.running)}" if self.running else ""
+        )
+
+
+def _pytest(command: Sequence[str], root: Path, log: Path | None, stalls_s: float) -> _End:
+    """Run pytest with its own folder for temporary files. The log's text is printed at the end."""
     # Java's second compiler pays off in long runs only: without it, a Spark start takes half the processor time.
     # Without bytecode every process of every part would compile connectx and the tests again.
     environment = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "PYTHONDONTWRITEBYTECODE": ""}
@@ -141,12 +170,53 @@ def _pytest(command: Sequence[str], root: Path, log: Path | None) -> int:
         tempfile.TemporaryDirectory(prefix="connectx-tests-", ignore_cleanup_errors=True) as folder,
         log.open("w") if log else nullcontext() as output,
     ):
+        progress = Path(folder, "progress")
+        progress.touch()
+        guard = ("-p", "tests.support.guard", f"--progress={progress}", f"--basetemp={folder}/t")
         errors = subprocess.STDOUT if output else None
-        base = f"--basetemp={folder}/t"
-        done = subprocess.run([*command, base], cwd=root, env=environment, stdout=output, stderr=errors, check=False)
+        with subprocess.Popen([*command, *guard], cwd=root, env=environment, stdout=output, stderr=errors) as process:
+            is_stalled = _watch(process, progress, stalls_s)
+        running = tuple(progress.read_text().split("\n")[:-1])
     if log:
         print(log.read_text(), end="", flush=True)
-    return done.returncode
+    return _End(process.returncode, stalls_s if is_stalled else None, running)
+
+
+def _watch(process: subprocess.Popen[bytes], progress: Path, stalls_s: float) -> bool:
+    """Wait for the end of pytest; kill it if `progress` has not changed for `stalls_s`. Whether it was killed."""
+    while True:
+        try:
+            process.wait(_WATCH_S)
+        except subprocess.TimeoutExpired:
+            if time.time() - progress.stat().st_mtime > stalls_s:
+                _kill(psutil.Process(process.pid))
+                return True
+        else:
+            return False
+
+
+def _kill(pytest: psutil.Process) -> None:
+    """Let pytest and its xdist workers print the stacks of all threads (SIGABRT), then kill what they started."""
+    started = pytest.children(recursive=True)
+    workers = [child for child in pytest.children() if "exec(eval(sys.stdin.readline()))" in " ".join(child.cmdline())]
+    for worker in workers:
+        worker.suspend()  # otherwise it ends with pytest, or pytest replaces it
+    for process in (pytest, *workers):  # one after the other: they print to the same place
+        process.send_signal(signal.SIGABRT)
+        process.resume()
+        end_s = time.monotonic() + _ABORT_S
+        while _is_alive(process) and time.monotonic() < end_s:
+            time.sleep(_WATCH_S / 20)
+    for process in (pytest, *started):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def run_tier(stages: Sequence[Stage], root: Path = ROOT) -> Result:
@@ -210,7 +280,7 @@ _REAL: Final = (
     "tests/conformance/test_kafka.py",
     "tests/docs",
 )
-_PANEL: Final = ("-o", "timeout=600")  # a browser and a JupyterLab start in the first test
+_PANEL: Final = ("-o", f"timeout={_PANEL_S}")  # a browser and a JupyterLab start in the first test
 _VERSIONS: Final = (
     *("tests/databricks/test_versions.py", "tests/unit/widgets", "tests/unit/verify/doctor", "tests/unit/data"),
     *("tests/unit/history", "tests/integration/data", "tests/notebooks/test_notebooks.py"),

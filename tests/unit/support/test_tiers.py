@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support import budget
-from tests.support.tiers import ALLOWED_FLAKES, Part, Report, Result, run_part, run_tier, summary
+from tests.support.tiers import ALLOWED_FLAKES, ROOT, Part, Report, Result, run_part, run_tier, summary
+from tests.support.waiting import until
 
 FLAKY = """
 from pathlib import Path
@@ -28,6 +30,7 @@ WriteTests = Callable[..., Part]
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteTests:
     """`write(text, name="part", **options)`: a file of tests, and the part that runs it, without slow plugins."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "test-artefacts").mkdir()
 
     def make(text: str, name: str = "part", **options: Any) -> Part:
@@ -84,6 +87,63 @@ def test_a_part_that_cannot_run_its_tests_has_failed(write: WriteTests, tmp_path
     result = run_part(write(text), tmp_path)
     assert result.failed[-1].startswith("part: pytest ended with exit code")
     assert not result.is_good
+
+
+CRASH = """
+import os, signal
+def test_before(): pass
+def test_crash(): os.kill(os.getpid(), signal.SIGSEGV)
+"""
+CRASH_ONCE = CRASH.replace("def test_crash():", "def test_crash(): os.path.exists('seen') or open('seen', 'w') and")
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_after_a_crash_of_a_worker_the_tests_that_it_left_are_run_and_the_crashed_one_is_repeated(
+    write: WriteTests, tmp_path: Path, after: int
+) -> None:
+    write("def test_early(): pass\n", "early")
+    write("def test_other(): pass\n", "other")
+    rest = "".join(f"def test_after_{number}(): pass\n" for number in range(after))
+    part = write(CRASH_ONCE + rest, "middle", workers=1)
+    result = run_part(replace(part, arguments=("tests", *part.arguments[1:])), tmp_path)
+    assert result.flaky == ["tests/test_middle.py::test_crash"]
+    assert result.failed == []
+    assert result.passed == 3 + after
+
+
+def test_a_test_that_crashes_its_worker_and_then_pytest_has_failed(write: WriteTests, tmp_path: Path) -> None:
+    result = run_part(write(CRASH + "def test_after(): pass\n", workers=2), tmp_path)
+    assert result.failed == ["tests/test_part.py::test_crash"]
+    assert result.passed == 2
+
+
+def test_a_part_in_which_more_workers_crash_than_are_replaced_has_failed(write: WriteTests, tmp_path: Path) -> None:
+    crashes = "".join(CRASH.replace("test_", f"test_{number}_") for number in range(6))
+    result = run_part(write(crashes + "def test_after(): pass\n", workers=1), tmp_path)
+    assert result.failed[-1] == "part: pytest ended with exit code 3"
+
+
+def test_a_crash_of_pytest_names_the_test(write: WriteTests, tmp_path: Path) -> None:
+    result = run_part(write(CRASH), tmp_path)
+    assert result.failed == ["part: pytest ended with exit code -11 in tests/test_part.py::test_crash"]
+
+
+def test_a_part_without_progress_is_killed_with_what_it_started_and_prints_its_stacks(
+    write: WriteTests, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+import subprocess, sys, threading
+def test_stall():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    open("child", "w").write(str(child.pid))
+    threading.Event().wait()
+"""
+    result = run_part(write(text, workers=1, stalls_s=10), tmp_path, shows_output=False)
+    stall = "after 10 s in which no test began or ended in tests/test_part.py::test_stall"
+    assert result.failed == [f"part: pytest ended with exit code -6 {stall}"]
+    assert "in test_stall" in capfd.readouterr().out
+    child = int((tmp_path / "child").read_text())
+    until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, "its end")
 
 
 def test_parts_of_a_tier_add_up(write: WriteTests, tmp_path: Path) -> None:
