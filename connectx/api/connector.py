@@ -141,7 +141,8 @@ class Connector:
         needs one task at least, STOPPED needs that there are none, FAILED needs one failure.
 
         Raises:
-            ConnectorFailedError: it or a task is FAILED instead, for three seconds; has the trace.
+            ConnectorFailedError: it or a task is FAILED instead, for three seconds or when the time is over; has the
+                trace.
             WaitTimeoutError: `state` was not reached in time.
         """
         wanted = State(state)
@@ -154,7 +155,7 @@ class Connector:
             now = time.monotonic()
             if (found := _failures(status)) != failures:
                 failures, failed_since = found, now
-            if failures and now - failed_since >= _FAILED_FOR_S:
+            if failures and (now - failed_since >= _FAILED_FOR_S or now - begin >= timeout):
                 raise self._failed(wanted, failures)
             if now - begin >= timeout:
                 raise WaitTimeoutError(

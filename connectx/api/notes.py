@@ -37,7 +37,7 @@ class Notes:
             for name, metrics in of_worker.items()
             if (task := task_of(name)) is not None and task.connector == connector
         ]
-        reason = next((str(metrics["waits"]) for metrics in own if metrics.get("waits")), "")
+        reason = next((str(why) for metrics in own if (why := metrics.get("waits") or metrics.get("retrying"))), "")
         counts = [metrics.get("retries") for metrics in own]
         found = {
             "waits": masked_text(reason),

@@ -11,6 +11,7 @@ from connectx.history.log import EventLog
 from connectx.history.wording import plural
 from connectx.model.events import Event
 from connectx.model.payloads import OffsetsCommitted, TransactionCommitted
+from connectx.verify.check.judge import blocked
 
 _Committed = TransactionCommitted | OffsetsCommitted
 
@@ -41,9 +42,13 @@ def wait_committed(
             if time.monotonic() >= deadline:
                 where = "" if offset is None else f", and not the offset {dict(offset)}"
                 count = f"{seen:,} of {plural(records, 'record')}" if records else plural(seen, "record")
+                text = f"Connector {connector} has committed {count}{where} within {timeout_s:g} s"
+                if failed := blocked(list(events)).get(connector):
+                    raise WaitTimeoutError(
+                        f"{text}: {failed.why.rstrip('.')}.", next_step="Repair the cause, and restart the task."
+                    )
                 raise WaitTimeoutError(
-                    f"Connector {connector} has committed {count}{where} within {timeout_s:g} s.",
-                    next_step="Wait longer with timeout=, or see cluster.events for what happened.",
+                    f"{text}.", next_step="Wait longer with timeout=, or see cluster.events for what happened."
                 )
 
 

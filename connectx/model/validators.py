@@ -52,6 +52,18 @@ def non_empty() -> Validator:
     return Validator(lambda value: "String must be non-empty" if value == "" else None, "non-empty string")
 
 
+def table_name_format() -> Validator:
+    """A text that is not empty, with no other variable than ${topic}; null passes."""
+
+    def check(value: Any) -> str | None:
+        if value == "":
+            return non_empty().check(value)
+        other = [name for name in re.findall(r"\$\{[^}]*}?", value or "") if name != "${topic}"]
+        return f"{other[0]} is not known; the only variable is ${{topic}}" if other else None
+
+    return Validator(check, "non-empty string with ${topic}")
+
+
 def valid_regex() -> Validator:
     """A text that is a regular expression; null passes."""
 

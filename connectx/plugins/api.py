@@ -228,6 +228,10 @@ class SourceTask(Shown):
     waits: str = ""
     """Why `poll` has nothing to return, if a user should know: "The file in.txt does not exist". Shown everywhere."""
 
+    rows_may_change: bool = False
+    """Whether rows can change after they were read, so that `reread` has other values than the records; or set it in
+    `start`."""
+
     executor_classes: Sequence[type] = ()
     """Classes, besides those of the configuration, whose modules executors need; set it in `start`."""
 

@@ -109,7 +109,8 @@ def _refusal(method: str, answer: httpx.Response) -> RestError:
     except (ValueError, KeyError, TypeError):
         message = answer.text or message
     if status == 400 and message.startswith("Connector configuration is invalid"):
-        problems = [line for line in message.splitlines()[1:] if not line.startswith("You can also find")]
+        lines = message.splitlines()[1:]  # a problem of two keys is there twice
+        problems = [line for line in dict.fromkeys(lines) if not line.startswith("You can also find")]
         shown = "".join(f"\n- {problem}" for problem in problems)
         return ConfigRejectedError(f"The configuration is invalid:{shown}", problems)
     if status == 401:

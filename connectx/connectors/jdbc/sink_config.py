@@ -12,7 +12,7 @@ from connectx.connectors.jdbc.rows import KAFKA_KEY, RowSettings
 from connectx.connectors.jdbc.source_config import known_zone
 from connectx.connectors.jdbc.target import TargetSettings
 from connectx.model.configdef import ConfigDef, invalid_value
-from connectx.model.validators import at_least, non_empty, one_of
+from connectx.model.validators import at_least, non_empty, one_of, table_name_format
 
 _CONNECTION = "Connection"
 _WRITES = "Writes"
@@ -70,7 +70,7 @@ CONFIG = (
         "${topic}",
         doc="Table for a topic's records; may name a schema, as in public.${topic}.",
         group=_WRITES,
-        validator=non_empty(),
+        validator=table_name_format(),
     )
     .define(
         "pk.mode",

@@ -139,6 +139,8 @@ class JdbcSource(SourceConnector):
         they count the loads, and the rows of the last one.
         """
 
+        rows_may_change = True
+
         def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
             """Take the configuration; the database is opened by the first poll."""
             super().start(config, context)

@@ -176,13 +176,13 @@ class PartitionedParquetTable(ParquetTable):
             kind = schema.field(name).type
             if not any(fits(kind) for fits in (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, _is_day)):
                 raise LakeError(
-                    f"The column {name} of {self.name} is of type {kind}, which names no directory.",
+                    f"{self.name} has a column {name} of type {kind}, which names no directory.",
                     next_step="Name columns with texts, integers, booleans or dates in partition.by, and restart the "
                     "task.",
                 )
         if len(self._partition_by) == len(schema):
             raise LakeError(
-                f"The records for {self.name} have no field besides those of partition.by.",
+                f"{self.name} gets records without fields besides those of partition.by.",
                 next_step="Correct partition.by, and restart the task.",
             )
 

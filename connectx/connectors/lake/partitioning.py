@@ -13,7 +13,7 @@ def check_partition_fields(table: str, wanted: Sequence[str], schema: pa.Schema)
     """Raise LakeError unless rows have all columns that `partition.by` names."""
     if missing := [name for name in wanted if name not in schema.names]:
         raise LakeError(
-            f"The records for {table} have no field {missing[0]}, which partition.by names.",
+            f"{table} gets records without the field {missing[0]}, which partition.by names.",
             next_step="Correct partition.by or the records, and restart the task.",
         )
 

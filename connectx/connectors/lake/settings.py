@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from connectx.connectors.lake.changes import UpsertSettings
 from connectx.model.configdef import ConfigDef, Validator
-from connectx.model.validators import at_least, non_empty, one_of
+from connectx.model.validators import at_least, non_empty, one_of, table_name_format
 
 TOPIC: Final = "${topic}"
 _TABLES: Final = "Tables"
@@ -31,7 +31,7 @@ def tables_config(default_name: str) -> ConfigDef:
             default_name,
             doc="Table for the records of a topic.",
             group=_TABLES,
-            validator=non_empty(),
+            validator=table_name_format(),
         )
         .define(
             "topic.to.table.map",

@@ -162,6 +162,7 @@ class SparkSource(SourceConnector):
                     require("offset.mode=snapshot", "lake", "pyiceberg")
             self._reader = _reader_of(values, config)
             self.partition: SourcePartition = self._reader.partition
+            self.rows_may_change = values["offset.mode"] == "column"
             self._spark: SparkSession | None = None
             self._slices: Iterator[tuple[pa.Table, SourceOffset]] | None = None
             self._after: SourceOffset | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from connectx.history.folds.configured import ConfiguredFold
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import OffsetsCommitted, RecordsSkipped, TransactionCommitted
 
@@ -35,19 +36,21 @@ class Totals:
 
 
 class TotalsFold:
-    """Takes events one by one, in order. A deleted connector starts from 0 again.
+    """Takes events one by one, in order. A deleted connector starts from 0 again, and its last tasks count no more.
 
     `of` maps (connector, task) to totals, those of a whole connector with task None. Only what has a total is in it.
     """
 
     def __init__(self) -> None:
         self.of: dict[tuple[str, int | None], Totals] = {}
+        self._configured = ConfiguredFold()
 
     def take(self, event: Event) -> None:
         """Add the next event."""
+        self._configured.take(event)
         if event.connector is None:
             return
-        if event.kind is EventKind.CONNECTOR_DELETED:
+        if not self._configured.has(event.connector, None, event.seq):
             self.of = {work: totals for work, totals in self.of.items() if work[0] != event.connector}
         elif event.kind in (*COMMITS, EventKind.RECORDS_SKIPPED):
             for task in dict.fromkeys((None, event.task)):

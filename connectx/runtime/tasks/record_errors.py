@@ -7,6 +7,12 @@ from dataclasses import dataclass, fields
 from connectx.model.clock import Clock
 
 
+def log_text(error: Exception, record: object = None) -> str:
+    """An error with a record as the log has it, followed by the record if it may be shown."""
+    message = str(getattr(error, "message", error))
+    return message if record is None else f"{message.rstrip('.')}, where consumed record is {record}"
+
+
 @dataclass(slots=True)
 class RecordErrors:
     """Counted by the thread of the task; other threads read single numbers.

@@ -307,6 +307,7 @@ class _Gathering:
         found = joined_rows([topic_rows(Topic(snapshot, decode_plainly), key) for snapshot in snapshots])
         hidden = [reason for snapshot in snapshots for reason in snapshot.hidden]
         waits = any(snapshot.waits for snapshot in snapshots)
+        may_change = not problems and any(reader.rows_may_change() for reader in readers)
         replay = self._replay(readers[0], snapshots) if problems and is_whole and len(readers) == 1 else None
         yield Comparison(
             names,
@@ -314,7 +315,7 @@ class _Gathering:
             None if problems else whole,
             committed=counted if is_whole else None,
             identified=bool(key) or replay is not None,
-            exact=not _reconfigured(self._events, names),
+            exact=not (may_change or _reconfigured(self._events, names)),
             tolerated=skipped_by(self._events, names, by_kafka=True),
             hidden=(*hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
             waits=waits,

@@ -291,10 +291,10 @@ def _excuse(comparison: Comparison, found: Difference, lost: int) -> str:
     if comparison.hidden:
         return text
     if not comparison.exact and found.alien:
-        return (
-            f"{text}, which holds {plural(found.alien, 'row')} that nothing explains: values were changed or look "
-            "different there (name the fields that identify a row with key=)"
-        )
+        differ = "values were changed or look different there (name the fields that identify a row with key=)"
+        if not comparison.from_topic:
+            differ = "rows of the source or the connector's configuration were changed meanwhile"
+        return f"{text}, which holds {plural(found.alien, 'row')} that nothing explains: {differ}"
     return f"{text}, and {plural(comparison.tolerated, 'record')} were skipped as errors.tolerance allows"
 
 

@@ -78,6 +78,10 @@ class SourceReader:
             return f"{self.connector} has committed {', '.join(sorted(left))}, which its tasks do not read any more"
         return ""
 
+    def rows_may_change(self) -> bool:
+        """Whether its rows may have changed after they were read."""
+        return any(task.rows_may_change for task in self._started())
+
     def rows(self, topic: str) -> Iterator[Row]:
         """All rows for a topic: first those of the committed stretches, then those that may still come."""
         for task, partition in self._partitions():

@@ -215,6 +215,9 @@ def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytes
         connector.wait(timeout=60)
     assert caught.value.trace == TRACE
     assert "geheim" not in str(caught.value)
+    monkeypatch.setattr(connectx.api.connector, "_FAILED_FOR_S", 60.0)
+    with pytest.raises(ConnectorFailedError, match="OSError"):
+        connector.wait(timeout=0)
 
 
 def test_wait_forgives_a_failure_that_a_restart_repairs(attach: Attach) -> None:

@@ -278,3 +278,7 @@ def test_killed_workers_lose_and_double_no_row_and_a_new_table_is_read(cluster: 
     }
     stored = {"partition": {"protocol": "1", "table": "a"}, "offset": {"incrementing": 3500}}
     assert stored in connector.offsets.get()
+    sqlite(path, "UPDATE a SET name = 'other' WHERE id = 7")
+    verdict = cluster.check(timeout=0)
+    assert verdict.answer == "unknown", verdict
+    assert "rows of the source or the connector's configuration were changed meanwhile" in "".join(verdict.reasons)

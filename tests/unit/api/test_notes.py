@@ -25,6 +25,9 @@ def test_notes_are_why_it_waits_what_it_tried_again_and_what_it_skipped_so_far()
         data = {"records": records, "dead_letters": letters}
         events.append(transition(EventKind.RECORDS_SKIPPED, "out", 0, data=data), "worker-1")
     assert notes.of("out", [waiting]) == {"skipped": 7, "dead_letters": 5}
+    retrying: dict[str, dict[str, object]] = {"out-0": {"retrying": "PostgreSQL cannot be reached.", "retries": 4}}
+    said = {"waits": "PostgreSQL cannot be reached.", "retries": 4, "skipped": 7, "dead_letters": 5}
+    assert notes.of("out", [retrying]) == said, "a sink that puts again"
     assert notes.of("other", [waiting]) == {}
 
 

@@ -64,3 +64,10 @@ def test_a_wait_that_ends_says_how_far_the_connector_came(events: EventLog) -> N
         wait(events, 102, 0.0)
     with pytest.raises(WaitTimeoutError, match=r"101 records, and not the offset \{'position': 7\} within"):
         wait(events, timeout_s=0.0, offset={"position": 7})
+
+
+def test_a_wait_that_ends_names_the_failure_of_the_task(events: EventLog) -> None:
+    failed = {"state": "FAILED", "trace": "Traceback\nFileNotFoundError: no in.txt"}
+    events.append(transition(EventKind.TASK_STATE, "lines", 0, data=failed), "worker-1")
+    with pytest.raises(WaitTimeoutError, match=r"within 0 s: lines-0 failed \(.*no in.txt\)\. Repair the cause"):
+        wait(events, 102, 0.0)

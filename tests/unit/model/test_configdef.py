@@ -8,7 +8,16 @@ import pytest
 
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, Secret
-from connectx.model.validators import at_least, between, matching, non_empty, one_of, unique_list, valid_regex
+from connectx.model.validators import (
+    at_least,
+    between,
+    matching,
+    non_empty,
+    one_of,
+    table_name_format,
+    unique_list,
+    valid_regex,
+)
 from tests.support.profiles import dotted
 
 
@@ -102,6 +111,9 @@ def test_numbers_out_of_range(validator: Any, value: str, problem: str) -> None:
         (non_empty(), "x", " ", "String must be non-empty"),
         (valid_regex(), "a.*", "(", "Invalid regular expression: missing ), unterminated subpattern at position 0"),
         (matching("[a-z]+"), "abc", "A", "String must match [a-z]+"),
+        (table_name_format(), "x.${topic}", "${topics}", "${topics} is not known; the only variable is ${topic}"),
+        (table_name_format(), "x_$1{2}", "x_${topic", "${topic is not known; the only variable is ${topic}"),
+        (table_name_format(), "x", " ", "String must be non-empty"),
         (lambda value: "too odd" if value == "odd" else None, "even", "odd", "too odd"),
     ],
 )  # fmt: skip

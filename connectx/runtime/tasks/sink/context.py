@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.record_errors import RecordErrors, log_text
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import TopicRecords
 from connectx.runtime.tasks.sink.setup import SinkSetup
@@ -67,12 +67,9 @@ class SinkContext:
         errors = self._setup.settings.errors
         self._counted.failed()
         if errors.log_enable:
-            shown = self._setup.masked(str(error))
             place = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
-            record = f", where consumed record is {place}" if errors.log_include_messages else ""
-            log.error(
-                "Error encountered in task %s: offset %d of %s: %s%s", self.task, offset, partition, shown, record
-            )
+            shown = self._setup.masked(log_text(error, place if errors.log_include_messages else None))
+            log.error("Error encountered in task %s: offset %d of %s: %s", self.task, offset, partition, shown)
             self._counted.errors_logged += 1
         if not errors.tolerate_all:
             self._counted.record_errors += 1

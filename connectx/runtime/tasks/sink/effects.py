@@ -224,13 +224,17 @@ class SinkWorld:
         time.sleep(effect.wait_ms / 1000)
         self._runner.checkpoint()
         try:
-            return m.Opened(effect.epoch, dict(self._plugin.open(effect.partitions)))
+            opened = dict(self._plugin.open(effect.partitions))
+            self._update(retrying=None)
+            return m.Opened(effect.epoch, opened)
         except Exception as error:
             self._runner.stay_alive()
             if not _is_retriable(error):
                 raise
             self._runner.errors.retries += 1
-            log.info("%s could not open its partitions: %s", self._setup.task, self._setup.masked(str(error)))
+            shown = self._setup.masked(str(error))
+            log.info("%s could not open its partitions: %s", self._setup.task, shown)
+            self._update(retrying=shown)
             return m.OpenRetriable(effect.epoch, effect.partitions, trace_of(error))
 
     def _close(self, effect: m.ClosePartitions) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from connectx.errors import ConnectxError, RecordConversionError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import SinkTask
-from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.record_errors import RecordErrors, log_text
 from connectx.runtime.tasks.sink.conversion import BadRecord
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.setup import SinkSetup
@@ -159,8 +159,8 @@ def report_bad(
     if errors.log_enable:
         for letter in letters:
             place = raw.select(_PLACE).slice(letter.row, 1).to_pylist()[0] if raw is not None else None
-            record = f", where consumed record is {place}" if errors.log_include_messages and place else ""
-            log.error("Error encountered in task %s: %s%s", setup.task, setup.masked(str(letter.error)), record)
+            shown = log_text(letter.error, place if errors.log_include_messages else None)
+            log.error("Error encountered in task %s: %s", setup.task, setup.masked(shown))
         counted.errors_logged += len(letters)
     if not errors.tolerate_all:
         counted.record_errors += 1

@@ -96,7 +96,7 @@ def test_files_are_divided_by_the_partition_columns(lake: Lake, table: str) -> N
 
 
 def test_a_partition_column_that_the_records_lack_is_refused(lake: Lake) -> None:
-    with pytest.raises(LakeError, match=r"no field day, which partition\.by names"):
+    with pytest.raises(LakeError, match=r"without the field day, which partition\.by names"):
         write(lake.opened(P0, partition_by="day"), batch(0, rows(1)))
 
 

@@ -246,9 +246,9 @@ def test_a_successor_completes_the_moves_of_a_commit_that_was_cut_off(
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        ("half", r"column half of The table rows is of type double.*texts, integers"),
-        ("missing", r"no field missing, which partition\.by names"),
-        ("id,half", r"no field besides those of partition\.by"),
+        ("half", r"The table rows has a column half of type double.*texts, integers"),
+        ("missing", r"without the field missing, which partition\.by names"),
+        ("id,half", r"without fields besides those of partition\.by"),
     ],
 )
 def test_partition_by_names_fields_that_can_name_directories_and_leaves_some(

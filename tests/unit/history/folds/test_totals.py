@@ -36,4 +36,10 @@ def test_skipped_records_and_dead_letters_are_counted_apart() -> None:
 
 def test_a_connector_of_the_same_name_starts_from_nothing() -> None:
     history = small_cluster().add(EventKind.OFFSETS_COMMITTED, "worker-3", "flights-out-0", records=30)
-    assert totals(history.add(EventKind.CONNECTOR_DELETED, "worker-1", "flights-out")) == {}
+    history.add(EventKind.CONNECTOR_DELETED, "worker-1", "flights-out", config_offset=9)
+    history.add(EventKind.RECORDS_SKIPPED, "worker-3", "flights-out-0", records=5, dead_letters=4)
+    assert totals(history) == {}, "the last put of a task may end after its connector was deleted"
+    history.add(EventKind.CONNECTOR_CONFIGURED, "worker-1", "flights-out", is_new=True, config_offset=10)
+    history.add(EventKind.RECORDS_SKIPPED, "worker-3", "flights-out-0", records=2)
+    history.add(EventKind.CONNECTOR_DELETED, "worker-2", "flights-out", config_offset=9)
+    assert totals(history)["flights-out", None] == Totals(0, skipped=2), "a late worker repeats the deletion"

@@ -12,7 +12,7 @@ from connectx.history.clock import system_clock
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.settings import sink_connector_settings
-from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.record_errors import RecordErrors, log_text
 from connectx.runtime.tasks.sink import dead_letters
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 
@@ -107,3 +107,10 @@ def test_letters_are_forgotten_when_their_records_are_put_or_their_partition_is_
     report(queue, A0, 3, 5)
     report(queue, A1, 3)
     assert sent.values == [value(A0, 3), value(A1, 3)]
+
+
+def test_the_log_has_the_cause_and_the_record_and_no_next_step() -> None:
+    error = RecordRefusedError("Kafka refuses it.", next_step="Set errors.tolerance=all.")
+    assert log_text(error) == "Kafka refuses it."
+    assert log_text(error, {"offset": 7}) == "Kafka refuses it, where consumed record is {'offset': 7}"
+    assert log_text(ValueError("odd"), {"offset": 7}) == "odd, where consumed record is {'offset': 7}"
