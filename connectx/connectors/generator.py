@@ -36,6 +36,8 @@ def _known_fields(fields: Any) -> str | None:
         name, _, kind = text.partition(":")
         if not name or kind not in _TYPES:
             return f"{text or 'an empty name'} is not name:type with one of the types {', '.join(_TYPES)}"
+        if name == "id" and kind != "long":
+            return f"{text}: id is the row's number, of type long"
     names = [text.partition(":")[0] for text in fields or ()]
     return None if names and len(set(names)) == len(names) else "Fields need names, each only once"
 

@@ -1,4 +1,4 @@
-"""DirectorySource against Kafka: files that come while it runs, a restart, and files that are moved when committed."""
+"""DirectorySource against Kafka: files that come while it runs, restarts, kills, and files that are moved."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import gzip
 import json
 from pathlib import Path
 
+import connectx as cx
 from connectx.model.events import EventKind
-from tests.support.profiles import JSON
+from tests.support.clusters import MakeCluster, owner_of
+from tests.support.profiles import EOS, JSON
 from tests.support.task_harness import Place
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 
 def test_files_become_records_once_over_a_restart_and_are_moved_after_their_commit(
@@ -67,3 +69,29 @@ def test_a_file_that_cannot_be_parsed_is_moved_with_its_reason_in_the_history_an
     assert f"It is moved to {bad}, with {position} rows of it in Kafka" in str(skipped.data["reason"])
     assert sum('"id":1' in value for value in place.values(topic)) == position
     task.stop()
+
+
+def test_a_killed_worker_loses_and_doubles_no_row_of_files_and_of_a_generator(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    for file in range(4):
+        (inbox / f"{file}.csv").write_text("id\n" + "".join(f"{file * 500 + row}\n" for row in range(500)))
+    with make_cluster(workers=2, config=EOS) as cluster:
+        files = {"connector.class": "DirectorySource", "path": str(inbox), "topic": "files", "format": "csv"}
+        rows = {"connector.class": "Generator", "topic": "generated", "rate": "400", "max.rows": "2000"}
+        cluster.create("files", {**files, "slice.rows": "20", "poll.interval.ms": "50", **JSON})
+        cluster.create("generated", {**rows, **JSON})
+        cluster.wait_committed("files", 20, timeout=WAIT_S)
+        owner_of(cluster, "files-0").kill()
+        (tmp_path / "4.csv").write_text("id\n2000\n")
+        (tmp_path / "4.csv").rename(inbox / "4.csv")
+        for topic, count in (("files", 2001), ("generated", 2000)):
+            read = cx.read_topic(topic, cluster.bootstrap_servers, at_least=count, timeout=WAIT_S)
+            assert sorted(int(json.loads(value)["id"]) for value in read["value"]) == list(range(count)), topic
+        verdict = cluster.check(timeout=WAIT_S)
+        assert verdict.answer == "valid", verdict
+        assert {checked.place: checked.found for checked in verdict.checked} == {
+            **{"topic files": 2001, "topic generated": 2000},
+        }

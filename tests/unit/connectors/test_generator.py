@@ -110,7 +110,7 @@ def test_key_fields_make_the_key() -> None:
     assert sorted(both.column("key").to_pylist()[0]) == ["id", "name"]
 
 
-@pytest.mark.parametrize("fields", ["id", "id:int", "a:long,a:long", ""])
+@pytest.mark.parametrize("fields", ["id", "id:int", "id:string", "a:long,a:long", ""])
 def test_fields_need_names_and_types(fields: str) -> None:
     with pytest.raises(ConfigError, match="fields"):
         task(fields=fields)
