@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.keyed import keyed_frame, keyed_table
+from connectx.data.frames import named_rows
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
@@ -197,7 +198,7 @@ def _to_table(rows: Iterable[tuple[Any, ...]], schema: StructType, source: DataS
     from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
     batches = list(records_to_arrow_batches(iter(rows), _BATCH_ROWS, schema, source))
-    return pa.Table.from_batches(batches) if batches else to_arrow_schema(schema).empty_table()
+    return named_rows(pa.Table.from_batches(batches) if batches else to_arrow_schema(schema).empty_table(), schema)
 
 
 def _to_stored(offset: Mapping[str, Any]) -> SourceOffset:

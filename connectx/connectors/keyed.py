@@ -24,7 +24,9 @@ def keyed_table(rows: pa.Table, key_fields: Sequence[str]) -> pa.Table:
     _check(rows.column_names, key_fields)
     whole = rows.combine_chunks()
     keys = whole.select(list(key_fields))
-    return pa.table({"key": keys.column(0) if len(key_fields) == 1 else _structs(keys), "value": _structs(whole)})
+    if len(key_fields) == 1:
+        return keys.rename_columns(["key"]).append_column("value", _structs(whole))
+    return pa.table({"key": _structs(keys), "value": _structs(whole)})
 
 
 def keyed_frame(rows: DataFrame, key_fields: Sequence[str]) -> DataFrame:

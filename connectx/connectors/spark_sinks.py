@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from connectx.connectors.gathering import GATHERING_CONFIG, GatheringTask, Ranges
+from connectx.data.frames import spark_schema
 from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext
-from connectx.spark.columns import spark_schema
 from connectx.version import VERSION
 
 _OPTIONS: Final = "format.options."

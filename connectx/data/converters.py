@@ -9,7 +9,7 @@ Mirrors what Kafka Connect's worker tasks do record by record (convertTransforme
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from connectx.data.avro.converter import AvroConverter
 from connectx.data.connect_schema import SchemaName
 from connectx.data.converter import Converter, Decoded
+from connectx.data.frames import Rows, in_arrow
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json_schema.converter import JsonSchemaConverter
 from connectx.data.parts import joined, where
@@ -33,11 +34,6 @@ from connectx.data.simple import (
     StringConverter,
 )
 from connectx.errors import ConversionError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-Rows: TypeAlias = "DataFrame | pa.Table"
 
 CONVERTERS: Final[tuple[type[Converter], ...]] = (
     AvroConverter,
@@ -99,7 +95,7 @@ def encode_readable(
 
 def _encode(rows: Rows, converters: Mapping[str, Converter], topic: str | None, bad: dict[int, str] | None) -> pa.Table:
     """`bad` collects what is not taken, by row; None: the first is an error."""
-    table = with_value(rows if isinstance(rows, pa.Table) else rows.toArrow())
+    table = with_value(in_arrow(rows))
     columns: dict[str, Any] = {"key": pa.nulls(table.num_rows, pa.binary())}
     for side, converter in converters.items():
         if side in table.column_names:
@@ -127,7 +123,7 @@ def decode(
     Raises:
         ConversionError: values of one batch have schemas that no one type can hold.
     """
-    table = records if isinstance(records, pa.Table) else records.toArrow()
+    table = in_arrow(records)
     keys = key_converter.from_bytes_arrow(_column(table, "key"))
     values = _read_groups(_column(table, "value"), value_converter, _groups_by_type(table, types or {}))
     error = pc.coalesce(_labelled("key", keys.error), _labelled("value", values.error))

@@ -50,7 +50,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
     Raises:
         ConnectxError: something could not be started, or a task failed for another reason than the demo's faults.
     """
-    begin = time.monotonic()
+    begin, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
     require_writable(report)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
@@ -75,7 +75,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
         events = list(cluster.events)
         outcome = judge(events, in_file, in_topic, in_table, flow.kills, time.monotonic() - begin)
         verdict = outcome.verdict()
-        screen.finish(verdict, stories(events), events[0].time_ms)
+        screen.finish(verdict, stories(events), begin_ms)
         page = report_page(
             events,
             title="connectx demo: flights",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _OF_CONNECT = {"spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"}
 """Otherwise a Spark Connect server evaluates what a worker sends in its optimizer, with one thread."""
 
+_PYTHON = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception): ")  # a line that begins with an exception's name
 
 
@@ -170,6 +171,9 @@ def bulk_job_error(error: Exception) -> SparkJobError:
 
 
 def _reason(error: Exception) -> str:
+    """The cause at the end of a trace: of Python on an executor, otherwise of the JVM."""
+    _, _, trace = str(error).partition(_PYTHON)
+    raised = [line for line in trace.splitlines() if line and not line[0].isspace()]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if _CAUSE.match(line)]
+    causes = raised[:1] or [line for line in lines if _CAUSE.match(line)]
     return (causes[-1] if causes else lines[0] if lines else repr(error)).rstrip(".")

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
+from connectx.data import frames
+from connectx.data.frames import as_spark_takes, spark_schema
 from connectx.errors import ConfigError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
-from connectx.spark.columns import as_spark_takes, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -320,13 +321,13 @@ def is_taken_by_spark(schema: pa.Schema) -> bool:
 def common_schema(schema: pa.Schema) -> pa.Schema:
     """The columns in the Arrow types that Spark's executors get, so that both lanes have the same ones."""
     found = as_spark_takes(schema) if is_taken_by_spark(schema) else schema
-    return pa.schema([(field.name, field.type) for field in found])
+    return pa.schema([field.with_nullable(True) for field in found])
 
 
 def in_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Batches in the types of a schema."""
     for batch in batches:
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+        yield from frames.in_schema(pa.Table.from_batches([batch]), schema).to_batches()
 
 
 def _after_file(start: int | None, commit: Commit, file: int) -> Place:

@@ -58,6 +58,7 @@ class RegistryClient:
         require(converter, "registry", "httpx2", "authlib", "attr", "cachetools", "certifi")
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
+        self._made_of = settings, converter, side
         self._converter = converter
         self._setting = f"{side}.converter.schema.registry.url"
         self._url = ", ".join(map(without_login, settings["schema.registry.url"]))
@@ -66,6 +67,10 @@ class RegistryClient:
             self._client = SchemaRegistryClient.new_client(_client_config(settings))
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError([f"The client of {self._url} ({self._setting}) cannot be made: {error}"]) from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Executors make their own client."""
+        return type(self), self._made_of
 
     def schema(self, schema_id: int) -> KnownSchema:
         """The schema of an id.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +50,21 @@ class OwnSchema:
     record: str
 
 
+@dataclass(slots=True)
+class _Kept:
+    """What a converter has found out: codecs by id, the schema of each name's last type, and codecs by subject.
+
+    Executors begin without it.
+    """
+
+    codecs: dict[int, Codec | str] = field(default_factory=dict)
+    own: dict[SchemaName, tuple[pa.DataType, OwnSchema]] = field(default_factory=dict)
+    written: dict[tuple[str, OwnSchema], tuple[int, Codec]] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
 class RegistryConverter(Converter, ABC):
     """Base of converters with a schema registry.
 
@@ -71,9 +86,7 @@ class RegistryConverter(Converter, ABC):
         for extra, module in self.requires:
             require(self.name, extra, module)
         self._registry = RegistryClient(self.settings, self.name, "key" if is_key else "value")
-        self._codecs: dict[int, Codec | str] = {}
-        self._own: dict[SchemaName, tuple[pa.DataType, OwnSchema]] = {}
-        self._written: dict[tuple[str, OwnSchema], tuple[int, Codec]] = {}
+        self._kept = _Kept()
         self._topic = ""
         self._schema = NO_NAME
 
@@ -143,7 +156,7 @@ class RegistryConverter(Converter, ABC):
     def _read(self, part: Framed) -> Decoded:
         codec: Codec | str = part.error
         if part.schema_id is not None:
-            codec = self._codecs.get(part.schema_id) or self._reader(part.schema_id)
+            codec = self._kept.codecs.get(part.schema_id) or self._reader(part.schema_id)
         if isinstance(codec, str):
             return Decoded(pa.nulls(len(part.rows)), pa.array([codec] * len(part.rows), pa.string()))
         return codec.read(part.bodies)
@@ -156,7 +169,7 @@ class RegistryConverter(Converter, ABC):
             return error.message  # asked for again: a deleted schema may come back
         except ConversionError as error:
             found = error.message
-        self._codecs[schema_id] = found
+        self._kept.codecs[schema_id] = found
         return found
 
     def _checked_codec(self, known: KnownSchema, record: str = "") -> Codec:
@@ -180,25 +193,25 @@ class RegistryConverter(Converter, ABC):
         subject = subject_of(strategy, self._topic, own.record, is_key=self.is_key)
         if settings["use.latest.version"] and not settings["auto.register.schemas"]:
             latest = self._registry.latest(subject)
-            return latest.schema_id, self._kept(subject, latest, own.record)[1]
-        if (subject, own) not in self._written:
+            return latest.schema_id, self._made(subject, latest, own.record)[1]
+        if (subject, own) not in self._kept.written:
             find = self._registry.register if settings["auto.register.schemas"] else self._registry.lookup
             schema_id = find(subject, self.kind, own.text, normalize=settings["normalize.schemas"])
-            self._kept(subject, KnownSchema(schema_id, self.kind, own.text), own.record)
-        return self._written[subject, own]
+            self._made(subject, KnownSchema(schema_id, self.kind, own.text), own.record)
+        return self._kept.written[subject, own]
 
     def _own_schema(self, kind: pa.DataType) -> OwnSchema:
         """The schema of the last type with this name is kept: batches of a source have the same."""
         record = SchemaName(self.settings["record.name"]) if pa.types.is_struct(kind) else NO_NAME
         name = self._schema.over(record)
-        last, own = self._own.get(name, (None, None))
+        last, own = self._kept.own.get(name, (None, None))
         if own is None or not kind.equals(last, check_metadata=True):
             own = self.own_schema(kind, name)
-            self._own[name] = kind, own
+            self._kept.own[name] = kind, own
         return own
 
-    def _kept(self, subject: str, known: KnownSchema, record: str) -> tuple[int, Codec]:
-        key = subject, OwnSchema(known.text, record)
-        if key not in self._written:
-            self._written[key] = known.schema_id, self._checked_codec(known, record)
-        return self._written[key]
+    def _made(self, subject: str, known: KnownSchema, record: str) -> tuple[int, Codec]:
+        key, written = (subject, OwnSchema(known.text, record)), self._kept.written
+        if key not in written:
+            written[key] = known.schema_id, self._checked_codec(known, record)
+        return written[key]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from connectx.data.converters import Rows, encode, encode_readable, passed_on, with_value
+from connectx.data.converters import encode, encode_readable, passed_on, with_value
+from connectx.data.frames import Rows, in_arrow
 from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.transforms.chain import ROW, Chain, Failure
 
@@ -66,7 +67,7 @@ def transform_and_encode(
         records, unwritable = written(rows)
         count = records.num_rows + len(unwritable)
         return Encoded(_with_headers(records, header_converter), count, unwritable=unwritable)
-    table = record_table(rows if isinstance(rows, pa.Table) else rows.toArrow(), topic)
+    table = record_table(in_arrow(rows), topic)
     made = chain.apply(table)
     encoded, unwritable = [], {}
     for part in made.parts:

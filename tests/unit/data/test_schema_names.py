@@ -6,6 +6,7 @@ The texts are what Confluent's AvroData, JsonSchemaData and ProtobufData give to
 from __future__ import annotations
 
 import json
+import pickle
 import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -397,3 +398,17 @@ def test_json_has_the_default_in_place_of_null_unless_a_setting_keeps_it() -> No
     for setting, text in (("true", b'{"n":7}'), ("false", b'{"n":null}')):
         converter = JsonConverter({"schemas.enable": "false", "replace.null.with.default": setting})
         assert converter.to_bytes_arrow(values).to_pylist() == [text]
+
+
+@pytest.mark.parametrize("of", [AvroConverter, JsonSchemaConverter, ProtobufConverter])
+def test_executors_get_a_converter_without_its_client_and_what_it_has_found_out(
+    make: Make, of: type[RegistryConverter]
+) -> None:
+    converter = make(of, basic__auth__credentials__source="USER_INFO", basic__auth__user__info="ada:secret")
+    kind, rows = pa.struct([NAMED.on(pa.field("f", pa.string()))]), [{"f": "x"}, None]
+    (first, tombstone) = written(converter, kind, rows)
+    sent: RegistryConverter = pickle.loads(pickle.dumps(converter.for_topic("t")))
+    assert sent.to_bytes_arrow(pa.array(rows, kind))[0].as_py()[5:] == first.as_py()[5:]
+    assert tombstone.as_py() is None
+    assert sent.settings["basic.auth.user.info"].value == "ada:secret"
+    assert client_of(sent) is not client_of(converter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -34,8 +33,7 @@ def recipe(**more: Any) -> Recipe:
 
 
 def encoded(of: Recipe, *tables: pa.Table) -> list[dict[str, Any]]:
-    batches: Iterator[pa.RecordBatch] = (batch for table in tables for batch in table.to_batches())
-    return [row for batch in encode_rows(of, batches) for row in batch.to_pylist()]
+    return [row for batch in encode_rows(of, tables) for row in batch.to_pylist()]
 
 
 def numbers(count: int) -> pa.Table:
@@ -79,7 +77,7 @@ def test_a_record_that_is_too_large_fails_the_task() -> None:
 
 def test_a_second_attempt_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_job, "_this_task", lambda: (0, 1))
-    batches = list(encode_rows(recipe(), numbers(10).to_batches()))
+    batches = list(encode_rows(recipe(), [numbers(10)]))
     outcome = outcome_of(row for batch in send_batches(recipe(), batches) for row in batch.to_pylist())
     assert outcome.records == 0
     assert outcome.failed is not None

@@ -19,6 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from connectx.core.sink import messages as m
+from connectx.data.frames import as_spark_takes, spark_schema
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -26,7 +27,6 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import report_bad
 from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.runtime.tasks.sink.staging import RESULT_SCHEMA, PartResult, StagingOrder
-from connectx.spark.columns import as_spark_takes, spark_schema
 from connectx.spark.cores import executor_cores
 from connectx.spark.shipping import modules_of, ship
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error

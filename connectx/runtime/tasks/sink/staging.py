@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.frames import in_schema
 from connectx.errors import ConnectxError, RecordConversionError
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.kafka.fetcher.ranges import read_ranges
@@ -113,7 +114,7 @@ class StagingOrder:
                     tables, result.messages = result.messages, []
                     last = {"row": pa.nulls(1, pa.struct(list(self.row_schema)))}
                 for table in tables:
-                    yield from _row_batches(number, table.cast(self.row_schema))
+                    yield from _row_batches(number, in_schema(table, self.row_schema))
                 columns = {"part": pa.array([number], pa.int32()), "result": [pickle.dumps(result)]}
                 yield pa.RecordBatch.from_pydict(columns | last)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from pickle import PicklingError
 from typing import TYPE_CHECKING
 
 from connectx.core.lanes import BulkMode, needs_cores
@@ -127,9 +128,14 @@ class SourceBulk:
             failed = outcome.failed
         except Exception as error:
             self._runner.checkpoint()
-            if not (is_spark_error(error) or isinstance(error, ConnectxError)):
+            if isinstance(error, ConnectxError):
+                failed = str(error)
+            elif isinstance(error, PicklingError):
+                failed = str(bulk_job_error(error))
+            elif is_spark_error(error):
+                failed = str(self._explained(error))
+            else:
                 raise
-            failed = str(self._explained(error) if is_spark_error(error) else error)
         finally:
             if loan is not None:
                 sent = {} if outcome is None else outcome.sent

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from connectx.core.producer.messages import Loan
+from connectx.data.frames import named_rows
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError, TransformError
 from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
@@ -112,8 +113,11 @@ def run_job(rows: DataFrame, recipe: Recipe, tasks: int) -> Outcome:
     Raises whatever Spark raises; then records may have been sent.
     """
 
+    columns = rows.schema
+
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return encode_rows(recipe, batches)
+        tables = (named_rows(pa.Table.from_batches([batch]), columns) for batch in batches)
+        return encode_rows(recipe, tables)
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return send_batches(recipe, batches)
@@ -143,17 +147,17 @@ def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
 # --------------------------------------------------------------------------------------------------- on executors
 
 
-def encode_rows(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def encode_rows(recipe: Recipe, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
     """Rows as batches of records, and at the end their counts; or the reason why not."""
     task, _ = _this_task()
     batcher = Batcher(producer_options(recipe.config), random.Random(f"{recipe.slice_number} {task}").randrange)
     number = records = filtered = bad = 0
     why: str | None = None
     try:
-        for batch in batches:
+        for table in tables:
             made = transform_and_encode(
-                pa.Table.from_batches([batch]), recipe.topic, recipe.chain, recipe.key_converter,
-                recipe.value_converter, recipe.header_converter, skip_unwritable=recipe.skip_bad,
+                table, recipe.topic, recipe.chain, recipe.key_converter, recipe.value_converter,
+                recipe.header_converter, skip_unwritable=recipe.skip_bad,
             )  # fmt: skip
             if made.failures and not recipe.skip_bad:
                 raise TransformError(made.failures[0].message, next_step="") from made.failures[0].error

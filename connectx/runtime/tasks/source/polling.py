@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from connectx.core.source.messages import (
     NO_BOUNDARY,
@@ -26,6 +26,7 @@ from connectx.core.source.messages import (
     SlicePart,
     SourceStimulus,
 )
+from connectx.data.frames import in_arrow
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
 from connectx.model.source_offsets import SourceOffset
@@ -263,10 +264,3 @@ def _divided(polled: Slice, boundaries: RowBoundaries) -> list[_Piece]:
     if first < count:
         pieces.append(_Piece(table.slice(first), polled.offset))
     return pieces
-
-
-def in_arrow(rows: Any) -> pa.Table:
-    """Rows in the worker; a DataFrame is evaluated."""
-    import pyarrow as pa
-
-    return rows if isinstance(rows, pa.Table) else rows.toArrow()
