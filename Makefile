@@ -97,7 +97,7 @@ bench: archives ## measure throughput, latency, failover and memory on this mach
 	@$(BIN)/python -m bench
 
 bench-peer: archives ## run Kafka Connect and connectx in turns, and print how they compare
-	@$(BIN)/python -m bench peer
+	@$(BIN)/python -m bench peer cdc_peer avro_peer
 
 soak: archives ## flows under chaos in both isolations for MINUTES=10, and a verdict; SEED=... repeats one
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -8,15 +8,17 @@ from typing import Annotated
 
 import typer
 
-from bench import bulk, cdc, cluster, conversion, flows, lake, peer, processes, scale
+from bench import avro_peer, bulk, cdc, cdc_peer, cluster, conversion, flows, lake, peer, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
 
+_NOT_BY_DEFAULT = ("peer", "cdc_peer", "avro_peer", "iceberg_peer", "steady")
+
 
 def main(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Measurements to run; all but peer, iceberg_peer and steady by default.")
+        list[str] | None, typer.Argument(help="Measurements to run; by default all but steady and those with Java.")
     ] = None,
     records: Annotated[int, typer.Option(help="Records of a throughput run.")] = 1_000_000,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
@@ -50,9 +52,11 @@ def main(
         "process_start": lambda: processes.measure_process_start(3),
         "process_failover": lambda: processes.measure_process_failover(3),
         "peer": lambda: peer.measure_peer(records * 3),  # so that a run lasts some seconds
+        "cdc_peer": lambda: cdc_peer.measure_cdc_peer(records // 5),
+        "avro_peer": lambda: avro_peer.measure_avro_peer(records),
         "steady": lambda: cluster.measure_steady(minutes),
     }
-    chosen = names or [name for name in measurements if name not in ("peer", "iceberg_peer", "steady")]
+    chosen = names or [name for name in measurements if name not in _NOT_BY_DEFAULT]
     unknown = sorted(set(chosen) - set(measurements))
     if unknown:
         raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(measurements)}")

@@ -15,7 +15,8 @@ import connectx as cx
 from bench.flows import JSON, committed_end, create_topic, percentiles, reader
 
 _TOPIC = "shop.public.orders"
-_FILL = "INSERT INTO orders SELECT n, 'name-' || n, n + 0.5 FROM generate_series({}, {}) n"
+CREATE = "CREATE TABLE orders (id bigint PRIMARY KEY, name text NOT NULL, amount float8 NOT NULL)"
+FILL = "INSERT INTO orders SELECT n, 'name-' || n, n + 0.5 FROM generate_series({}, {}) n"
 _WAIT_S = 300.0
 
 
@@ -43,8 +44,8 @@ def measure_postgres_cdc(count: int) -> Iterator[dict[str, object]]:
     with logical_postgres() as (uri, folder), cx.Cluster(workers=1, faults=False) as cluster:
         create_topic(cluster, _TOPIC)
         with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute("CREATE TABLE orders (id bigint PRIMARY KEY, name text NOT NULL, amount float8 NOT NULL)")
-            cursor.execute(_FILL.format(1, count))
+            cursor.execute(CREATE)
+            cursor.execute(FILL.format(1, count))
             started = time.monotonic()
             connector = cluster.create("cdc", _config(folder))
             total = count
@@ -54,14 +55,14 @@ def measure_postgres_cdc(count: int) -> Iterator[dict[str, object]]:
                 connector.pause()
                 connector.wait("PAUSED")
                 for first in range(total + 1, total + changes + 1, size):
-                    cursor.execute(_FILL.format(first, first + size - 1))
+                    cursor.execute(FILL.format(first, first + size - 1))
                 started = time.monotonic()
                 connector.resume()
                 total += changes
                 cluster.wait_committed("cdc", total, timeout=_WAIT_S)
                 yield _figure(f"transactions of {size}", changes, started)
             consumer = reader(cluster, _TOPIC, committed_end(cluster, _TOPIC))
-            took = list(_change_and_see(cursor, consumer, total))
+            took = list(change_and_see(cursor, consumer, total))
             consumer.close()
             yield {"measure": "postgres_cdc", "what": "latency of a change", **percentiles(took)}
 
@@ -78,10 +79,11 @@ def _config(folder: str) -> dict[str, str]:
     }
 
 
-def _change_and_see(cursor: Any, consumer: Consumer, total: int) -> Iterator[float]:
+def change_and_see(cursor: Any, consumer: Consumer, total: int) -> Iterator[float]:
+    """Milliseconds from the insert of each of 100 rows to its record at a read_committed consumer."""
     for number in range(total + 1, total + 101):
         started = time.monotonic()
-        cursor.execute(_FILL.format(number, number))
+        cursor.execute(FILL.format(number, number))
         while True:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None and message.key() == b'{"id":%d}' % number:

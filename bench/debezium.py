@@ -12,6 +12,7 @@ from connectx.kafka.broker import node
 JDBC_SINK: Final = "debezium-jdbc"
 POSTGRES_SOURCE: Final = "debezium-postgres"
 SINK_CLASS: Final = "io.debezium.connector.jdbc.JdbcSinkConnector"
+SOURCE_CLASS: Final = "io.debezium.connector.postgresql.PostgresConnector"
 
 
 @contextmanager

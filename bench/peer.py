@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,13 +31,12 @@ from tests.support.worker_processes import WorkerProcess
 
 # Java's best: both compilers, and a heap that does not limit it.
 _JAVA_OPTIONS = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-Xshare:auto")
-_FAST = {
+FAST_PRODUCER: Final = {
     "producer.override.linger.ms": "5",
     "producer.override.batch.size": "262144",
     "producer.override.buffer.memory": "67108864",
-    "batch.size": "20000",
-    **STRINGS,
 }
+_FAST = {"batch.size": "20000", **FAST_PRODUCER, **STRINGS}
 # One transaction each second costs both less than one each batch.
 _EXACTLY_ONCE = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
 _SINK = {
@@ -86,6 +85,20 @@ class Side:
         """Delete a connector."""
         httpx.delete(f"{self.url}/connectors/{name}", timeout=60).raise_for_status()
 
+    def stop(self, name: str) -> None:
+        """Stop a connector, and wait until it has no task."""
+        httpx.put(f"{self.url}/connectors/{name}/stop", timeout=60).raise_for_status()
+
+        def is_stopped() -> bool:
+            answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=60).json()
+            return answer["connector"]["state"] == "STOPPED" and not answer["tasks"]
+
+        until(is_stopped)
+
+    def resume(self, name: str) -> None:
+        """Start a stopped connector again."""
+        httpx.put(f"{self.url}/connectors/{name}/resume", timeout=60).raise_for_status()
+
     def is_running(self, name: str) -> bool:
         """Whether the connector and a task of it run."""
         answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=60)
@@ -123,14 +136,14 @@ def connectx_side(config: Mapping[str, str], folder: Path, endings: ExitStack) -
 
 @contextmanager
 def both_sides(
-    kafka: EmbeddedKafka, folder: Path, support: str, plugins: Path | None = None
+    kafka: EmbeddedKafka, folder: Path, support: str, plugins: Path | None = None, discovery: str = "service_load"
 ) -> Iterator[tuple[Side, Side]]:
-    """A Java worker, with a plugin path, and a connectx worker on one broker, each in a separate group."""
+    """A Java worker, with plugin.path and plugin.discovery, and a connectx worker on one broker, in separate groups."""
     settings = {"exactly_once_source_support": support, "connector_client_config_override_policy": "All"}
     java = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
     python = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)
     with ExitStack() as endings:
-        path = {} if plugins is None else {"plugin.path": str(plugins)}
+        path = {} if plugins is None else {"plugin.path": str(plugins), "plugin.discovery": discovery}
         theirs = java_side({**java, **path}, folder / f"java-{support}", endings)
         yield theirs, connectx_side(python, folder / f"python-{support}", endings)
 
@@ -149,13 +162,13 @@ def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
                     yield compared("start_s", _by_side(sides, lambda side: side.start_s), less_is_better=True)
                 guarantee = "exactly_once" if support == "enabled" else "at_least_once"
                 more = _EXACTLY_ONCE if support == "enabled" else {}
-                yield from _rates(f"source_{guarantee}", sides, rounds, _Source(kafka, path, count, more))
+                yield from rates(f"source_{guarantee}", sides, rounds, FileSourceRun(kafka, path, count, more))
                 if support == "enabled":
-                    yield from _rates("mirror_exactly_once", sides, rounds, _Mirror(kafka, count))
+                    yield from rates("mirror_exactly_once", sides, rounds, _Mirror(kafka, count))
                 if support == "disabled":
-                    yield from _rates("file_sink", sides, rounds, _Sink(folder, count))
+                    yield from rates("file_sink", sides, rounds, FileSinkRun(folder, count))
                     with postgres_on_loopback() as port:
-                        yield from _rates("postgres_upsert", sides, rounds, _Upsert(kafka, port, count // 5))
+                        yield from rates("postgres_upsert", sides, rounds, _Upsert(kafka, port, count // 5))
                     yield compared("latency_p50_ms", _latencies(kafka, sides, folder), less_is_better=True)
                     yield compared("memory_mb", _by_side(sides, Side.memory_mb), less_is_better=True)
                     yield compared("rest_500_connectors_ms", _rest(sides, folder), less_is_better=True)
@@ -165,13 +178,20 @@ def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
 def _followed(
     side: Side, name: str, config: Mapping[str, str], count: int, progress: Callable[[], tuple[int, int]]
 ) -> Run:
-    """Create a connector and follow it to its end, then delete it.
+    """Create a connector and follow it to its end, then delete it."""
+    run = follow(lambda: side.create(name, config), count, progress)
+    side.delete(name)
+    return run
+
+
+def follow(start: Callable[[], None], count: int, progress: Callable[[], tuple[int, int]]) -> Run:
+    """Start a flow and follow it to its end.
 
     Args:
         progress: returns how many records have arrived, and how many of them count as done.
     """
     began_s = time.monotonic()
-    side.create(name, config)
+    start()
     marks: list[tuple[float, int]] = []
 
     def is_done() -> bool:
@@ -182,31 +202,39 @@ def _followed(
 
     until(is_done)
     whole = count / (time.monotonic() - began_s)
-    side.delete(name)
     (first_s, first), (last_s, last) = marks[0], marks[-1]
     return Run(whole, (last - first) / (last_s - first_s) if len(marks) == len(_STEADY) else whole)
 
 
 @dataclass
-class _Source:
-    """One run of a FileStreamSource: from its creation until all lines can be read committed."""
+class FileSourceRun:
+    """One run of a FileStreamSource: from its creation until all lines can be read committed.
+
+    `more` are settings of both sides, `own` those of each, by its name.
+    """
 
     kafka: EmbeddedKafka
     path: Path
     count: int
     more: Mapping[str, str]
+    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __call__(self, side: Side, number: int) -> Run:
         topic = f"in-{side.name}-{len(self.more)}-{number}"
+        run = self.fill(side, topic)
+        flows.delete_topic(self.kafka, topic)
+        return run
+
+    def fill(self, side: Side, topic: str) -> Run:
+        """Write all lines to a new topic."""
         flows.create_topic(self.kafka, topic)
         config = {"connector.class": "FileStreamSource", "file": str(self.path), "topic": topic, "tasks.max": "1"}
 
         def progress() -> tuple[int, int]:
             return flows.last_end(self.kafka, topic), flows.committed_end(self.kafka, topic)
 
-        run = _followed(side, topic, {**config, **_FAST, **self.more}, self.count, progress)
-        flows.delete_topic(self.kafka, topic)
-        return run
+        settings = {**config, **_FAST, **self.more, **self.own.get(side.name, {})}
+        return _followed(side, topic, settings, self.count, progress)
 
 
 @dataclass
@@ -252,22 +280,29 @@ class _Mirror:
 
 
 @dataclass
-class _Sink:
-    """One run of a FileStreamSink: from its creation until all lines are in the file."""
+class FileSinkRun:
+    """One run of a FileStreamSink: from its creation until all lines of a topic are in the file.
+
+    `more` are settings of both sides, `own` those of each, by its name.
+    """
 
     folder: Path
     count: int
+    topic: str = "filled"
+    more: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __call__(self, side: Side, number: int) -> Run:
         name = f"out-{side.name}-{number}"
         path = self.folder / name
-        config = {"connector.class": "FileStreamSink", "file": str(path), "topics": "filled", "tasks.max": "1"}
+        config = {"connector.class": "FileStreamSink", "file": str(path), "topics": self.topic, "tasks.max": "1"}
 
         def progress() -> tuple[int, int]:
             lines = path.stat().st_size // (LINE_BYTES + 1) if path.exists() else 0
             return lines, lines
 
-        run = _followed(side, name, {**config, **_SINK}, self.count, progress)
+        settings = {**config, **_SINK, **self.more, **self.own.get(side.name, {})}
+        run = _followed(side, name, settings, self.count, progress)
         path.unlink()
         return run
 
@@ -360,8 +395,8 @@ def _failovers(kafka: EmbeddedKafka, folder: Path) -> dict[str, float]:
     return found
 
 
-def _rates(
-    measure: str, sides: tuple[Side, Side], rounds: int, follow: _Source | _Mirror | _Sink | _Upsert
+def rates(
+    measure: str, sides: tuple[Side, Side], rounds: int, follow: FileSourceRun | _Mirror | FileSinkRun | _Upsert
 ) -> Iterator[dict[str, object]]:
     """Records/s of both in turns; the first round warms up and does not count. Also processor time a record."""
     runs: dict[str, list[Run]] = {side.name: [] for side in sides}

@@ -2,7 +2,8 @@
 
 `python -m bench.plot RESULT` replaces the tables between the markers in `docs/performance.md` that the result has
 figures for. Figures of `peer` also make `docs/performance-rates.svg` and `docs/performance-cpu.svg`. The result is kept
-in `docs/performance.json` or, without figures of `peer`, in `docs/performance-lanes.json`.
+in `docs/performance.json`, that of `cdc_peer` and `avro_peer` in `docs/performance-connectors.json`, any other in
+`docs/performance-lanes.json`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,20 @@ _ICEBERG: Final = {
     "iceberg_rows_per_s": "Rows/s from the creation of the connector to the last commit",
     "iceberg_worker_cpu_us_per_record": "Worker's CPU in us a record",
 }
+_CDC_LOADS: Final = {
+    "snapshot": "First snapshot",
+    "transactions_of_10000": "Transactions of 10,000 rows",
+    "transactions_of_100": "Transactions of 100 rows",
+    "transactions_of_1": "Transactions of one row",
+}
+_CDC_FIGURES: Final = {
+    "records_per_s": "changes/s",
+    "whole_run_records_per_s": "changes/s with start and last commit",
+    "worker_cpu_us_per_record": "worker's CPU in us a change",
+    "server_cpu_us_per_record": "PostgreSQL's CPU in us a change",
+}
+_CDC_LATENCY: Final = "cdc_latency_p50_ms"
+_AVRO: Final = {"avro_write": "FileStreamSource that writes Avro", "avro_read": "FileStreamSink that reads Avro"}
 _WIDTH, _LABEL, _BAR, _ROW, _TOP = 760, 230, 400, 58, 54
 _COLORS: Final = {"connectx": "#3f51b5", "kafka_connect": "#9e9e9e"}
 _NAMES: Final = {"connectx": "connectx", "kafka_connect": "Kafka Connect 4.3"}
@@ -77,7 +92,19 @@ class Result:
     @property
     def is_beside_peer(self) -> bool:
         """Whether it has figures of `peer`."""
-        return any(f"{name}{_CPU}" in self.figures for name in _TITLES)
+        return self.has_figures(*_TITLES)
+
+    def has_figures(self, *flows: str) -> bool:
+        """Whether it has figures of one of these flows."""
+        return any(f"{name}{_CPU}" in self.figures for name in flows)
+
+    @property
+    def file(self) -> str:
+        """Name of the file in docs that keeps it."""
+        if self.is_beside_peer:
+            return "performance.json"
+        is_of_connectors = self.has_figures(*_AVRO) or _CDC_LATENCY in self.figures
+        return "performance-connectors.json" if is_of_connectors else "performance-lanes.json"
 
     def of(self, measure: str) -> Sequence[Mapping[str, Any]]:
         """The figures of connectx alone that belong to a measure."""
@@ -86,12 +113,23 @@ class Result:
 
 def peer_table(result: Result) -> str:
     """The figures of `peer` as Markdown, those that the result has."""
-    titles = {f"{name}{_RATE}": f"{title}, records/s" for name, title in _TITLES.items()}
-    titles |= {
-        f"{name}{_WHOLE_RUN}": f"{title}, records/s with start and last commit" for name, title in _TITLES.items()
+    return _compared({**_of_flows(_TITLES), **_OTHERS}, result)
+
+
+def avro_table(result: Result) -> str:
+    """The figures of `avro_peer` as Markdown."""
+    return _compared(_of_flows(_AVRO), result, "Apicurio 2.6")
+
+
+def cdc_table(result: Result) -> str:
+    """The figures of `cdc_peer` as Markdown."""
+    titles = {
+        f"cdc_{load}_{figure}": f"{title}, {unit}"
+        for figure, unit in _CDC_FIGURES.items()
+        for load, title in _CDC_LOADS.items()
     }
-    titles |= {f"{name}{_CPU}": f"{title}, worker's CPU in us a record" for name, title in _TITLES.items()}
-    return _compared({**titles, **_OTHERS}, result)
+    titles[_CDC_LATENCY] = "Median latency from a change to its record at a reader, ms"
+    return _compared(titles, result, "Debezium 3.6")
 
 
 def lake_tables(result: Result) -> str:
@@ -137,13 +175,23 @@ def bulk_tables(result: Result) -> str:
     )
 
 
-def _compared(titles: Mapping[str, str], result: Result) -> str:
+def _of_flows(flows: Mapping[str, str]) -> dict[str, str]:
+    """Titles of the figures that each flow has, by measure."""
+    figures = {
+        _RATE: "records/s",
+        _WHOLE_RUN: "records/s with start and last commit",
+        _CPU: "worker's CPU in us a record",
+    }
+    return {f"{name}{suffix}": f"{title}, {unit}" for suffix, unit in figures.items() for name, title in flows.items()}
+
+
+def _compared(titles: Mapping[str, str], result: Result, beside: str = _NAMES["kafka_connect"]) -> str:
     found = [
         [title, _number(figure["connectx"]), _number(figure["kafka_connect"]), f"{figure['ratio']:.2g}"]
         for measure, title in titles.items()
         if (figure := result.figures.get(measure)) is not None
     ]
-    return "\n".join([result.about, "", *_rows(("measure", "connectx", "Kafka Connect 4.3", "ratio"), found), ""])
+    return "\n".join([result.about, "", *_rows(("measure", "connectx", beside, "ratio"), found), ""])
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -197,6 +245,10 @@ def main(result: Result, docs: Path) -> None:
         }
         for name, plot in plots.items():
             (docs / f"performance-{name}.svg").write_text(plot, encoding="utf-8")
+    if _CDC_LATENCY in result.figures:
+        tables["cdc"] = cdc_table(result)
+    if result.has_figures(*_AVRO):
+        tables["avro"] = avro_table(result)
     if result.of("lake_sink"):
         tables["lake"] = lake_tables(result)
     if result.of("bulk"):
@@ -214,4 +266,4 @@ if __name__ == "__main__":
     given = Path(sys.argv[1])
     found = Result.read(given)
     main(found, DOCS)
-    shutil.copyfile(given, DOCS / ("performance.json" if found.is_beside_peer else "performance-lanes.json"))
+    shutil.copyfile(given, DOCS / found.file)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import connectx as cx
-from bench.debezium import POSTGRES_SOURCE, postgres_on_loopback
+from bench.debezium import POSTGRES_SOURCE, SOURCE_CLASS, postgres_on_loopback
 from bench.plugins import plugin_folder
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -26,7 +26,6 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 Record = tuple[Any, Any]
 """Key and value as JSON gives them, each with its schema where the converter writes it."""
 
-DEBEZIUM: Final = "io.debezium.connector.postgresql.PostgresConnector"
 SERVER: Final = "server"
 """What a topic.prefix is replaced with before records are compared."""
 
@@ -111,7 +110,7 @@ def settings(port: int) -> Callable[..., dict[str, str]]:
 
     def make(prefix: str, **more: str) -> dict[str, str]:
         given = {
-            "connector.class": DEBEZIUM,
+            "connector.class": SOURCE_CLASS,
             "tasks.max": "1",
             "database.hostname": node.HOST,
             "database.port": str(port),

@@ -23,6 +23,7 @@ FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 START_S = 90.0
 
 _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_DISCOVERY = {"plugin.discovery": "service_load"}
 _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 _LOG4J = """
@@ -74,11 +75,10 @@ class JavaWorker:
             "listeners": f"HTTP://{self.worker_id}",
             "rest.advertised.host.name": node.HOST,
             "rest.advertised.port": str(port),
-            "plugin.discovery": "service_load",
         }
         folder.mkdir(parents=True, exist_ok=True)
         properties = folder / "worker.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in {**config, **own}.items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in {**_DISCOVERY, **config, **own}.items()))
         (folder / "log4j2.properties").write_text(_LOG4J)
         class_path = ":".join(str(path) for path in jars.fetch(jars.KAFKA_CONNECT, java))
         self.process = ChildProcess(

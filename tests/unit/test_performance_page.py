@@ -10,7 +10,7 @@ import pytest
 
 from bench import plot
 
-RESULTS = ("performance.json", "performance-lanes.json")
+RESULTS = ("performance.json", "performance-lanes.json", "performance-connectors.json")
 WRITTEN = ("performance.md", "performance-rates.svg", "performance-cpu.svg")
 
 
@@ -36,8 +36,23 @@ def test_another_result_replaces_the_table_and_leaves_out_what_it_does_not_have(
     plot.main(plot.Result.read(docs / "performance.json"), docs)
     page = (docs / "performance.md").read_text()
     assert "| FileStreamSink, records/s | 123,456 | 12,500 | 9.9 |" in page
-    assert "PostgreSQL" not in page
+    assert "PostgreSQL, upsert" not in page
     assert "123,456" in (docs / "performance-rates.svg").read_text()
+
+
+def test_figures_beside_debezium_and_apicurio_fill_their_tables_and_are_kept_in_their_file(docs: Path) -> None:
+    found = json.loads((docs / "performance-connectors.json").read_text())
+    compared = {"kafka_connect": 20_000.0, "connectx": 123_000.0, "ratio": 6.3}
+    measures = ("cdc_snapshot_records_per_s", "cdc_latency_p50_ms", "avro_read_worker_cpu_us_per_record")
+    figures = [{"measure": measure, **compared} for measure in measures]
+    (docs / "connectors.json").write_text(json.dumps(found | {"figures": figures}))
+    result = plot.Result.read(docs / "connectors.json")
+    plot.main(result, docs)
+    page = (docs / "performance.md").read_text()
+    assert result.file == "performance-connectors.json"
+    assert "| measure | connectx | Debezium 3.6 | ratio |" in page
+    for title in ("First snapshot, changes/s", "FileStreamSink that reads Avro, worker's CPU in us a record"):
+        assert f"| {title} | 123,000 | 20,000 | 6.3 |" in page
 
 
 LANES = (
