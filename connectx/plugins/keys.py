@@ -366,6 +366,14 @@ LIMITS_CONFIG: Final = (
         validator=at_least(0),
     )
     .define(
+        "max.connections",
+        int,
+        0,
+        doc="Most connections to the target that the connector opens at a time, in equal shares for tasks.max tasks: "
+        "each task has one, and Spark's executors have the others in the bulk lane; 0: no limit.",
+        validator=at_least(0),
+    )
+    .define(
         "lag.alarm.records",
         "LONG",
         -1,

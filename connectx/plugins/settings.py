@@ -179,6 +179,18 @@ def sink_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     return problems
 
 
+def limit_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """What is wrong with the limits of a sink as a whole, by key; values that cannot be read are reported elsewhere."""
+    try:
+        most, tasks = int(config.get("max.connections") or 0), int(config.get("tasks.max") or 1)
+    except ValueError:
+        return {}
+    if not 0 < most < tasks:
+        return {}
+    reason = f"each of the {tasks} tasks (tasks.max) has a connection; raise it, or lower tasks.max"
+    return {"max.connections": [invalid_value("max.connections", most, reason)]}
+
+
 def producer_problems(config: Mapping[str, str | None]) -> dict[str, str]:
     """Overrides that no idempotent producer takes, by key: what cannot be an exactly-once source's.
 

@@ -20,7 +20,7 @@ from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.api import Connector, SourceConnector
 from connectx.plugins.keys import OWN_CONFIGS, SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
 from connectx.plugins.registry import Plugins, type_of
-from connectx.plugins.settings import producer_problems, sink_problems
+from connectx.plugins.settings import limit_problems, producer_problems, sink_problems
 from connectx.plugins.transform_keys import (
     PREDICATES,
     TRANSFORMS,
@@ -227,7 +227,7 @@ class _Validation:
         return [_NO_ANSWER if supported is None else _NO_BOUNDARIES]
 
     def _check_sink(self) -> None:
-        for name, problems in sink_problems(self.config).items():
+        for name, problems in (sink_problems(self.config) | limit_problems(self.config)).items():
             self._say(name, *problems)
         worker_group = self.worker.group_id
         override = "consumer.override.group.id"

@@ -362,6 +362,7 @@ def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_sp
             pk_fields="id",
             delete_enabled="true",
             connection_password="not-to-be-shown",
+            max_connections="2",
             bulk_mode=mode,
             errors_tolerance="all",
         )
@@ -388,6 +389,17 @@ def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_sp
     assert [row for row in rows if row[0] in (8, 75, 45, 46, 300)] == [(8, 2.0, "x"), (46, 11.5, "n206")]
     assert len(rows) == 496
     assert "not-to-be-shown" not in shown_by_spark(spark_provider) + caplog.text
+    assert spark_tasks(spark_provider, "staged-always") in ({1}, None), "two connections leave one for executors"
+
+
+def spark_tasks(provider: SparkProvider, group: str) -> set[int] | None:
+    """How many tasks each job of a connector had; those of a server elsewhere cannot be read."""
+    session: Any = provider.task_session()
+    if is_connect(session):
+        return None
+    listed = session.sparkContext._jsc.sc().statusStore().jobsList(None)
+    jobs = [listed.apply(number) for number in range(listed.size())]
+    return {job.numTasks() for job in jobs if job.jobGroup().isDefined() and group in job.jobGroup().get()}
 
 
 def shown_by_spark(provider: SparkProvider) -> str:

@@ -301,6 +301,16 @@ def test_keys_of_restarts_and_limits_are_checked_where_they_are_given() -> None:
     assert list(errors_of(check(Sink, topics="t", **wrong))) == ["max.rows.per.second", "lag.alarm.ms"]
 
 
+def test_fewer_connections_than_tasks_are_refused() -> None:
+    (said,) = errors_of(check(Sink, topics="t", **{"max.connections": "2", "tasks.max": "3"}))["max.connections"]
+    assert "each of the 3 tasks" in said
+    for most in ("0", "3"):
+        assert "max.connections" not in errors_of(
+            check(Sink, topics="t", **{"max.connections": most, "tasks.max": "3"})
+        )
+    assert list(errors_of(check(Sink, topics="t", **{"max.connections": "-1"}))) == ["max.connections"]
+
+
 def test_no_secret_is_in_the_answer() -> None:
     infos = check(Source, token="hunter2", **{"producer.override.sasl.jaas.config": "hunter2"})
     assert value_of(infos, "producer.override.sasl.jaas.config")["value"] == "[hidden]"

@@ -50,13 +50,21 @@ class BulkJob:
     Attributes:
         token: name of the job, in the names of what it stages.
         number: of the job in the loop.
-        parts: ranges, each the work of one Spark task.
+        parts: ranges, each the work of one Spark task, unless max.connections allows fewer Spark tasks.
         results: of the parts, once it has ended.
         reported: bad records were reported.
         uncertain: a commit was begun, and it is not known that it failed.
     """
 
-    def __init__(self, token: str, number: int, spark: TaskSpark, modules: Sequence[str], job_ranges: m.Ranges) -> None:
+    def __init__(
+        self,
+        token: str,
+        number: int,
+        spark: TaskSpark,
+        modules: Sequence[str],
+        job_ranges: m.Ranges,
+        max_spark_tasks: int | None = None,
+    ) -> None:
         self.token = token
         self.number = number
         self.parts: Parts = []
@@ -66,6 +74,7 @@ class BulkJob:
         self._ranges = job_ranges
         self._spark = spark
         self._modules = modules
+        self._max_spark_tasks = max_spark_tasks
         self._error: Exception | None = None
         self._cancelled = False
         self._thread: threading.Thread | None = None
@@ -119,8 +128,13 @@ class BulkJob:
         return m.BulkStaged(self.number, records, refused)
 
     def progress(self) -> Mapping[str, object]:
-        """Parts, and how many of them are done, as far as Spark reports."""
-        return {"job": self.number, "parts": len(self.parts), "parts_done": self._spark.tasks_done(self.token)}
+        """Spark tasks, and how many of them are done, as far as Spark reports."""
+        return {"job": self.number, "parts": self._spark_tasks, "parts_done": self._spark.tasks_done(self.token)}
+
+    @property
+    def _spark_tasks(self) -> int:
+        """How many Spark tasks the job has."""
+        return min(len(self.parts), self._max_spark_tasks or len(self.parts))
 
     def _run(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob], save: Save | None) -> None:
         try:
@@ -128,10 +142,11 @@ class BulkJob:
                 job.wait()
             session = self._spark.session()
             ship(session, self._modules)
-            self.parts = split(self._ranges, executor_cores(session))
+            cores = executor_cores(session)
+            self.parts = split(self._ranges, min(cores, self._max_spark_tasks or cores))
             if self._cancelled or not self.parts:
                 return
-            frame, what = session.range(0, len(self.parts), 1, len(self.parts)), order(self.parts)
+            frame, what = session.range(0, len(self.parts), 1, self._spark_tasks), order(self.parts)
             if save is None or what.row_schema is None:
                 self._stage(frame.mapInArrow(what, RESULT_SCHEMA))
                 return
@@ -182,9 +197,8 @@ class BulkJobs:
         token = f"{re.sub(_UNSAFE, '_', str(setup.task))}-{self._instance}-{effect.token}"
         needed = setup.connector.bulk_classes(setup.connector_config)
         classes = (setup.connector, *needed, *setup.conversion.classes)
-        job = self._running = BulkJob(
-            token, effect.token, self._spark, (*modules_of(classes), *setup.bulk_modules), effect.ranges
-        )
+        modules, most = (*modules_of(classes), *setup.bulk_modules), setup.max_executor_connections
+        job = self._running = BulkJob(token, effect.token, self._spark, modules, effect.ranges, most)
         plugin, row_schema = setup.plugin, None
         try:
             plan = plugin.plan(token, topic)

@@ -44,6 +44,7 @@ class SinkSetup:
         settings: what the connector configures, `loop` what of it the core needs.
         subscription: topics, or one regular expression that starts with ^.
         bulk_modules: Python modules that executors need besides those of the classes.
+        max_executor_connections: most Spark tasks that stage at a time; None: as many as there are cores.
         max_poll_records: most records of one batch.
         dead_letter_config: settings of the dead letter queue's producer; None: there is no such queue.
         masked: hides values of placeholders in a text.
@@ -62,6 +63,7 @@ class SinkSetup:
     consumer_config: ClientConfig
     subscription: tuple[str, ...]
     bulk_modules: tuple[str, ...]
+    max_executor_connections: int | None
     max_poll_records: int
     dead_letter_config: ClientConfig | None
     admin_config: ClientConfig
@@ -119,6 +121,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         consumer_config=consumer_config,
         subscription=settings.topics or (_whole_name(settings.topics_regex or ""),),
         bulk_modules=tuple(BULK_CONFIG.parse(config)["bulk.modules"]),
+        max_executor_connections=_max_executor_connections(config, settings),
         max_poll_records=int(max_records or _MAX_POLL_RECORDS),
         dead_letter_config=(
             services.clients.dead_letter_producer(task, config) if settings.dead_letter_topic is not None else None
@@ -134,7 +137,11 @@ def _loop_settings(
     """The settings of the pure loop, from those of connector, plugin and worker."""
     config = order.connector_config
     limits, flush_interval_ms = LIMITS_CONFIG.parse(config), connector.flush_interval_ms(config)
-    is_limited = bool(limits["max.rows.per.second"] or limits["max.bytes.per.second"])
+    obstacle = connector.bulk_obstacle(config)
+    if limits["max.rows.per.second"] or limits["max.bytes.per.second"]:
+        obstacle = "the target has a limit a second"
+    elif obstacle is None and _max_executor_connections(config, settings) == 0:
+        obstacle = "max.connections leaves no connection for executors"
     delay = {"retry_backoff_max_ms": settings.errors.retry_delay_max_ms} if _DELAY_KEY in config else {}
     return SinkTaskSettings(
         task=order.task,
@@ -147,9 +154,15 @@ def _loop_settings(
         lag_alarm_records=None if limits["lag.alarm.records"] < 0 else limits["lag.alarm.records"],
         lag_alarm_ms=limits["lag.alarm.ms"],
         lanes=lane_settings(config),
-        bulk_obstacle="the target has a limit a second" if is_limited else connector.bulk_obstacle(config),
+        bulk_obstacle=obstacle,
         **delay,
     )
+
+
+def _max_executor_connections(config: Mapping[str, str | None], settings: SinkSettings) -> int | None:
+    """The task's share of max.connections without its own one; None: no limit."""
+    most: int = LIMITS_CONFIG.parse(config)["max.connections"]
+    return max(0, most // settings.tasks_max - 1) if most else None
 
 
 def _whole_name(regex: str) -> str:

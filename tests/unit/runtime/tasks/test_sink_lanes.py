@@ -37,7 +37,7 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import RecordsAtHand
 from connectx.runtime.tasks.sink.setup import SinkSetup, set_up
 from tests.support.json_lines import JsonLines, lines_in, named
-from tests.support.profiles import STRINGS
+from tests.support.profiles import STRINGS, dotted
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.8")
@@ -235,13 +235,17 @@ class Letters:
 
 
 class InThisProcess:
-    """Spark with executors in this process, which get everything pickled."""
+    """Spark with executors in this process, which get everything pickled. Counts the tasks of each job."""
+
+    def __init__(self) -> None:
+        self.tasks: list[int] = []
 
     def session(self) -> Any:
         return self
 
     def range(self, first: int, end: int, step: int, parts: int) -> Any:
-        return SimpleNamespace(mapInArrow=lambda order, schema: self._answers(order, end))
+        self.tasks.append(parts)
+        return SimpleNamespace(mapInArrow=lambda order, schema: self._answers(order, end, parts))
 
     def job(self, name: str) -> Any:
         return pytest.MonkeyPatch.context()
@@ -252,9 +256,10 @@ class InThisProcess:
     def tasks_done(self, name: str) -> int | None:
         return None
 
-    def _answers(self, order: Any, parts: int) -> Any:
+    def _answers(self, order: Any, end: int, parts: int) -> Any:
         sent = pickle.loads(pickle.dumps(order))
-        batches = [pa.RecordBatch.from_pydict({"id": [number]}) for number in reversed(range(parts))]
+        numbers = [list(range(end * part // parts, end * (part + 1) // parts)) for part in reversed(range(parts))]
+        batches = [pa.RecordBatch.from_pydict({"id": each}) for each in numbers]
         return SimpleNamespace(toArrow=lambda: pa.Table.from_batches([*sent(iter(batches))]))
 
 
@@ -272,7 +277,8 @@ class Lane:
         self.plugin = self.setup.plugin
         self.plugin.start(self.setup.task_config, self.context)
         self.plugin.open(PARTITIONS)
-        self.jobs = BulkJobs(self.setup, cast(Any, InThisProcess()), "connect-lanes")
+        self.spark = InThisProcess()
+        self.jobs = BulkJobs(self.setup, cast(Any, self.spark), "connect-lanes")
         self.staged = 0
 
     def by_the_worker(self, partition: TopicPartition, first: int, end: int) -> None:
@@ -373,13 +379,15 @@ def _end(log: pa.Table, partition: TopicPartition) -> int:
     return 1 + max(offsets)
 
 
-def same(run: Callable[..., Lane], kind: str, case: str) -> None:
+def same(run: Callable[..., Lane], kind: str, case: str, **more: str) -> Lane:
     config, first, values = CASES[case]
+    config = {**config, **dotted(more)}
     log = log_of(first, values, random.Random(case))
     tail, by_bulk = (run(name, kind, config, log, 7) for name in ("tail", "bulk"))
     assert by_bulk.staged > RECORDS
     assert by_bulk.results() == tail.results()
     assert len(tail.results()[1]) > RECORDS / 4
+    return by_bulk
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -399,3 +407,19 @@ def test_both_lanes_write_directories_by_values_alike(run: Callable[..., Lane]) 
     tail, by_bulk = (run(name, "ParquetSink", {**config, "partition.by": "on"}, log, 7) for name in ("tail", "bulk"))
     assert by_bulk.staged > RECORDS
     assert by_bulk.results() == tail.results()
+
+
+def test_executors_share_the_connections_that_the_tasks_leave(run: Callable[..., Lane]) -> None:
+    by_bulk = same(run, "ParquetSink", "json", max_connections="3", tasks_max="1")
+    assert set(by_bulk.spark.tasks) == {2}
+    by_two = _set_up({**by_bulk.setup.connector_config, "tasks.max": "2", "max.connections": "7"})
+    assert by_two.max_executor_connections == 2
+
+
+def test_the_tail_writes_when_each_task_has_the_only_connection(run: Callable[..., Lane]) -> None:
+    config = run("bulk", "ParquetSink", CASES["json"][0], log_of(*CASES["json"][1:], random.Random(1)), 7).setup
+    settings = config.connector_config
+    assert settings.get("max.connections") is None
+    assert config.loop.bulk_obstacle is None
+    limited = _set_up({**settings, "tasks.max": "2", "max.connections": "3"})
+    assert limited.loop.bulk_obstacle == "max.connections leaves no connection for executors"
