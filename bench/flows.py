@@ -363,6 +363,58 @@ def measure_jdbc_source(count: int) -> Iterator[dict[str, object]]:
             yield {"measure": "jdbc_source", "dialect": dialect, "rows": count, "rows_per_s": round(rate)}
 
 
+def measure_generator(count: int) -> Iterator[dict[str, object]]:
+    """Generator, exactly-once, rows of three fields as JSON, from its creation to the last commit."""
+    with cx.Cluster(workers=1, faults=False) as cluster:
+        config = {"connector.class": "Generator", "topic": "rows", "rate": 0, "max.rows": count, **JSON}
+        yield {
+            "measure": "generator",
+            "rows": count,
+            "rows_per_s": round(committed_rate(cluster, "rows", config, count)),
+        }
+
+
+def measure_directory_source(count: int) -> Iterator[dict[str, object]]:
+    """DirectorySource, exactly-once, narrow rows in ten files of CSV, from its creation to the last commit."""
+    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
+        for file in range(10):
+            rows = "".join(f"{number},name-{number},{number}.5\n" for number in range(file, count, 10))
+            (Path(folder) / f"{file}.csv").write_text(f"id,name,amount\n{rows}")
+        config = {"connector.class": "DirectorySource", "path": folder, "format": "csv", "topic": "rows", **JSON}
+        rate = committed_rate(cluster, "rows", config, count)
+        yield {"measure": "directory_source", "rows": count, "rows_per_s": round(rate)}
+
+
+def measure_jdbc_sink(count: int) -> Iterator[dict[str, object]]:
+    """JdbcSink, exactly-once, upserts of narrow rows from 4 partitions, from its creation to the last commit."""
+    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
+        create_topic(cluster, "rows", 4)
+        fill(cluster, "rows", (b'{"id":%d,"name":"name-%d","amount":%d.5}' % (i, i, i) for i in range(count)), 4)
+        for dialect in ("sqlite", "duckdb"):
+            config = {
+                "connector.class": "JdbcSink",
+                "connection.url": f"{dialect}:{folder}/{dialect}.db",
+                "topics": "rows",
+                "insert.mode": "upsert",
+                "pk.mode": "record_value",
+                "pk.fields": "id",
+                "auto.create": "true",
+                **JSON,
+            }
+            rate = committed_rate(cluster, dialect, config, count)
+            yield {"measure": "jdbc_sink", "dialect": dialect, "rows": count, "rows_per_s": round(rate)}
+
+
+def committed_rate(cluster: cx.Cluster, name: str, config: dict[str, Any], count: int) -> float:
+    """Records/s of a connector from its creation to the commit of the last record. It is deleted afterwards."""
+    started = time.monotonic()
+    connector = cluster.create(name, config)
+    cluster.wait_committed(name, count, timeout=300)
+    rate = count / (time.monotonic() - started)
+    connector.delete()
+    return rate
+
+
 def measure_postgres_sink(count: int) -> Iterator[dict[str, object]]:
     """PostgresSink, exactly-once, narrow rows, by insert and by upsert, 2 tasks over 4 partitions."""
     import adbc_driver_postgresql.dbapi as adbc
