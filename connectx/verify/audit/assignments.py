@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from connectx.history.wording import duration, listing, plural
 from connectx.model.states import LOST, State
@@ -11,6 +13,7 @@ from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
 
+_ALIKE: Final = 0.85  # a letter or two of a long key, or a missing .ms
 _HELD = (State.RUNNING, State.PAUSED)
 
 
@@ -205,6 +208,23 @@ def missing_topics(cluster: ClusterInventory) -> Iterator[Finding]:
                 )
 
 
+def misspelled_keys(cluster: ClusterInventory) -> Iterator[Finding]:
+    """Keys that a connector does not have, each much like one that it has and that is not set."""
+    for connector in cluster.connectors:
+        known = cluster.keys.get(connector.class_name, ())
+        unset = [key for key in known if key not in connector.config]
+        for key in sorted(connector.config.keys() - set(known)) if known else ():
+            if meant := difflib.get_close_matches(key, unset, 1, _ALIKE):
+                yield Finding(
+                    "key_misspelled",
+                    Severity.WARNING,
+                    connector.name,
+                    f"{key} is set, which {connector.class_name} does not know",
+                    f"It has no effect: {meant[0]} has its default.",
+                    f"Rename it to {meant[0]}, or remove it.",
+                )
+
+
 def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
     """Classes that workers have in different versions, or do not have."""
     plugins_of = {worker.worker_id: worker.plugins for worker in cluster.workers if worker.plugins is not None}
@@ -256,5 +276,6 @@ WORK_RULES = (
     status_against_group,
     tasks_without_use,
     missing_topics,
+    misspelled_keys,
     plugins,
 )

@@ -26,6 +26,7 @@ from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State
 from connectx.model.worker_config import WorkerConfig
 from connectx.model.worker_keys import WorkerKeys
+from connectx.plugins.keys import SINK_CONFIG, SOURCE_CONFIG
 from connectx.rest.client import RestClient
 from connectx.verify.audit.inventory import (
     AuditedConnector,
@@ -198,7 +199,9 @@ class _Gathering:
             plugins = {plugin["class"]: str(plugin.get("version", "")) for plugin in listed}
             lacks = tuple(cls for cls in classes if cls not in plugins and _is_unknown(client, cls))
             workers.append(replace(worker, plugins=plugins, lacks=lacks))
-        return replace(inventory, workers=tuple(workers))
+        types = {connector.class_name: connector.type for connector in inventory.connectors}
+        keys = {cls: found for cls in classes if (found := _keys(self.given.client, cls, types[cls]))}
+        return replace(inventory, workers=tuple(workers), keys=keys)
 
     # ----------------------------------------------------------------------------------------------------- Kafka
 
@@ -327,6 +330,16 @@ def _workers(view: GroupView, claims: Iterable[AuditedWorker]) -> tuple[AuditedW
         own = said.get(member.worker_id)
         found[member.worker_id] = known if own is None else replace(own, in_group=True, mismatch=known.mismatch)
     return tuple(found[worker_id] for worker_id in sorted(found))
+
+
+def _keys(client: RestClient, cls: str, connector_type: str) -> tuple[str, ...]:
+    """Keys of a connector class and those of all connectors of its type; none if no worker describes the class."""
+    try:
+        own = [str(key["name"]) for key in client.plugin_config(cls)]
+    except ConnectxError:
+        return ()
+    common = SOURCE_CONFIG if connector_type == "source" else SINK_CONFIG
+    return tuple(dict.fromkeys((*own, *common.keys)))
 
 
 def _is_unknown(client: RestClient, cls: str) -> bool:

@@ -120,6 +120,7 @@ class ClusterInventory:
         topics: the internal ones, and those that its connectors name, by name; missing ones are left out.
         topics_known: whether topics were looked at.
         settings: worker settings by key, as far as they are known; masked.
+        keys: configuration keys of each connector class, as far as workers describe it, the common ones included.
         unseen: what could not be looked at, in sentences.
     """
 
@@ -137,4 +138,5 @@ class ClusterInventory:
     brokers: int = 1
     transactions: tuple[AuditedTransaction, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()

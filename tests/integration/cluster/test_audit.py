@@ -30,7 +30,7 @@ def crowded(cluster: cx.Cluster, tmp_path: Path) -> Iterator[cx.Cluster]:
             ("audit-in", {**file, "tasks.max": "2"}),
             ("audit-in-2", file),
             ("audit-out", {**out, "tasks.max": "3"}),
-            ("audit-out-2", out),
+            ("audit-out-2", {**out, "errors.log.enabled": "true"}),
             ("audit-fails", {**out, "file": str(tmp_path / "missing" / "out.txt"), "sasl.password": SECRET}),
         ):
             endings.callback(cluster.create(name, config).delete)
@@ -47,6 +47,7 @@ FOUND = {
     "sink_tasks_above_partitions": "audit-out",
     "tasks_max_unused": "audit-in",
     "same_topic_written": "audit-in and audit-in-2",
+    "key_misspelled": "audit-out-2",
 }
 
 

@@ -114,6 +114,10 @@ CASES: dict[str, tuple[Severity, ClusterInventory]] = {
     "tasks_max_unused": (Severity.NOTE, healthy(source(tasks_max="4"))),
     "sink_tasks_above_partitions": (Severity.WARNING, healthy(sink(tasks=5))),
     "topic_missing": (Severity.WARNING, healthy(source(), topics={})),
+    "key_misspelled": (
+        Severity.WARNING,
+        healthy(source(bacth_size="5"), keys={SOURCE: ("connector.class", "file", "topic", "batch.size")}),
+    ),
     "plugin_versions_differ": (
         Severity.WARNING,
         with_workers(
@@ -279,6 +283,9 @@ def test_what_is_stopped_gets_in_nobodys_way() -> None:
         (healthy(sink("x", topics="a"), sink("y", topics="a", connector_class="Other")), "topics_overlap"),
         (internal(role="offset", partitions=25), "internal_topic_partitions"),
         (healthy(source(tasks_max="${env:TASKS}")), "tasks_max_unused"),
+        (healthy(source(bacth_size="5")), "key_misspelled"),
+        (healthy(source(batch_size="5", bacth_size="5"), keys={SOURCE: ("batch.size",)}), "key_misspelled"),
+        (healthy(source(transforms_a_type="X"), keys={SOURCE: ("transforms", "batch.size")}), "key_misspelled"),
         (healthy(mirror("all"), topics={}), "topic_missing"),
         (healthy(mirror("one"), mirror("two")), "same_topic_written"),
         (healthy(routed("x"), topics={}), "topic_missing"),
