@@ -1,9 +1,10 @@
-"""Wording of librdkafka's errors, and which of them are transient."""
+"""Wording of librdkafka's and kafka-python's errors, and which of librdkafka's are transient."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import kafka.errors as kafka_errors
 from confluent_kafka import KafkaError
 
 from connectx.errors import (
@@ -13,6 +14,7 @@ from connectx.errors import (
     KafkaRequestError,
     KafkaUnreachableError,
 )
+from connectx.kafka.net import AUTHENTICATION_ERRORS
 
 _LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
 _PERMISSION: Final = frozenset(
@@ -69,3 +71,14 @@ def typed(error: KafkaError, what: str, bootstrap_servers: str, connection_error
     if error.code() in _SILENCE:
         return KafkaUnreachableError(bootstrap_servers, what, error.str())
     return KafkaRequestError(what, error.str())
+
+
+def typed_reply(error: Exception, what: str, bootstrap_servers: str) -> ConnectxError:
+    """The typed error for a failed call of kafka-python; `what` completes "connectx wanted to ..."."""
+    if isinstance(error, AUTHENTICATION_ERRORS):
+        return KafkaLoginError(bootstrap_servers, f"{error}")
+    if isinstance(error, kafka_errors.AuthorizationError):
+        return KafkaPermissionError(what, f"{error}")
+    if isinstance(error, kafka_errors.BrokerResponseError):
+        return KafkaRequestError(what, f"{error}")
+    return KafkaUnreachableError(bootstrap_servers, what, f"{error}")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
@@ -25,6 +25,10 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 _log = logging.getLogger(__name__)
 _STOP_MS: Final = 1_000
 _READ_BYTES: Final = 256 * 1024
+_AGAIN_S: Final = 0.1
+_NEW_TOPIC_S: Final = 2.0  # until a topic that was just created is known to every broker
+
+T = TypeVar("T")
 
 AUTHENTICATION_ERRORS: Final = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -86,6 +90,22 @@ class KafkaNet:
     async def sleep(self, seconds: float) -> None:
         """Wait on the loop."""
         await self._client._net.sleep(seconds)
+
+    async def retry(self, call: Callable[[], Awaitable[T]], deadline_s: float) -> T:
+        """Await `call`, again while it raises a RetriableError, until `deadline_s`; for an unknown topic at most 2 s.
+
+        Raises:
+            KafkaError: the last one.
+        """
+        new_topic_until_s = min(deadline_s, time.monotonic() + _NEW_TOPIC_S)
+        while True:
+            try:
+                return await call()
+            except kafka_errors.RetriableError as error:
+                is_topic = isinstance(error, kafka_errors.UnknownTopicOrPartitionError)
+                if time.monotonic() + _AGAIN_S >= (new_topic_until_s if is_topic else deadline_s):
+                    raise
+                await self.sleep(_AGAIN_S)
 
     async def bootstrap(self, deadline_s: float) -> None:
         """Learn the cluster's brokers, unless they are known.

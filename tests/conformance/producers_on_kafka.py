@@ -6,18 +6,21 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import kafka.errors as kafka_errors
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
 
 from connectx.errors import ProducerFencedError, TransactionExpiredError
 from connectx.kafka.admin.fencing import ProducerFencer
+from connectx.kafka.admin.partition_offsets import LATEST, Offsets, OffsetsClient
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.net import KafkaNet
+from connectx.model import ids
 from tests.conformance.librdkafka_errors import Circumstances, producer_error
 from tests.conformance.producers import Producers
 from tests.support.waiting import until
@@ -35,7 +38,8 @@ class Clients:
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=log)
-        self.net = KafkaNet({"bootstrap_servers": [bootstrap_servers], "client_id": "conformance"})
+        connection = {"bootstrap_servers": [bootstrap_servers], "client_id": "conformance"}
+        self.net, self.offsets = KafkaNet(connection), OffsetsClient(connection)
         self.net.start()
         self.consumers = {True: self._consumer("read_committed"), False: self._consumer("read_uncommitted")}
         self.plain = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0}, logger=log)
@@ -44,6 +48,7 @@ class Clients:
         for consumer in self.consumers.values():
             consumer.close()
         self.net.close()
+        self.offsets.close()
 
     def _consumer(self, isolation: str) -> Consumer:
         return Consumer(
@@ -151,18 +156,16 @@ class ProducersOnKafka(Producers):
                 raise KafkaException(error)
 
     def ends_of(self, partition: int) -> tuple[int, int]:
-        return self._end(partition, IsolationLevel.READ_COMMITTED), self._end(
-            partition, IsolationLevel.READ_UNCOMMITTED
-        )
+        return self._end(partition, committed=True), self._end(partition, committed=False)
 
     def rolls(self, who: str, value: str) -> None:
         self.future_ms += 2 * SEGMENT_MS
-        self.segments.append(self._end(0, IsolationLevel.READ_UNCOMMITTED))
+        self.segments.append(self._end(0, committed=False))
         self.clients.plain.produce(self.topic, value.encode(), _key(value), 0, timestamp=self.future_ms)
         assert self.clients.plain.flush(LIMIT_S) == 0
 
     def await_cleaner(self) -> None:
-        stable = self._end(0, IsolationLevel.READ_COMMITTED)
+        stable = self._end(0, committed=True)
         wanted = f"{self.topic} 0 {max(first for first in self.segments if first <= stable)}"
         until(lambda: wanted in self.checkpoint.read_text().splitlines(), f"the cleaner to note {wanted}")
 
@@ -200,10 +203,12 @@ class ProducersOnKafka(Producers):
             return "EXPIRED"
         return "FENCED" if isinstance(recorded, ProducerFencedError) else f"{type(recorded).__name__}: {error}"
 
-    def _end(self, partition: int, isolation: Any) -> int:
-        where = TopicPartition(self.topic, partition)
-        found = self.clients.admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=isolation)
-        return int(found[where].result(LIMIT_S).offset)
+    def _end(self, partition: int, *, committed: bool) -> int:
+        where, answer = ids.TopicPartition(self.topic, partition), Future[Offsets]()
+        self.clients.offsets.request(
+            [where], LATEST, answer.set_result, answer.set_exception, committed=committed, timeout_s=LIMIT_S
+        )
+        return answer.result()[where]
 
     def _describe(self, transactional_id: str) -> Any:
         """What the transaction coordinator knows."""

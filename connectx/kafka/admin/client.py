@@ -1,28 +1,23 @@
-"""Admin calls with typed errors: topics and offsets of partitions by librdkafka, groups by kafka-python.
+"""Admin calls with typed errors: topics by librdkafka, groups and offsets of partitions by kafka-python.
 
 Decides nothing; the rules for internal topics are in `connectx.kafka.admin.topics`. It never joins a group.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-)
-from confluent_kafka import TopicPartition as Tp
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
-from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
+from connectx.errors import ClientClosedError, ClientSettingError, ConnectxError, KafkaRequestError
 from connectx.kafka.admin.groups import GroupClient
+from connectx.kafka.admin.partition_offsets import EARLIEST, LATEST, Offsets, OffsetsClient
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.model.ids import TopicPartition
@@ -34,7 +29,8 @@ _UNSETTLED: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY_BROKE
 _NEW_TOPIC_S: Final = 5.0
 _PAUSE_S: Final = 0.05
 _CLOSED_CHECK_S: Final = 0.2
-EndOffsets = dict[TopicPartition, int]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,8 @@ class Admin:
         self._config = config
         self._client: AdminClient | None = None
         self._connection_error: KafkaError | None = None
-        self._stale_topics: set[str] = set()
+        self._offsets: OffsetsClient | None = None
+        self._lock = threading.Lock()
         self._closed = False
 
     # --------------------------------------------------------------------------------------------------- topics
@@ -180,101 +177,52 @@ class Admin:
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, committed: bool = False, timeout_s: float = CALL_S
-    ) -> EndOffsets:
+    ) -> Offsets:
         """End of each partition: offset of the next record, or with `committed` the last stable offset."""
-        wanted = tuple(partitions)
-        self.refresh_leaders(timeout_s)
-        try:
-            return self._end_offsets(wanted, committed, timeout_s)
-        except KafkaRequestError:
-            if not self._stale_topics:
-                raise
-        self.refresh_leaders(timeout_s)
-        return self._end_offsets(wanted, committed, timeout_s)
+        return self._offsets_of(partitions, LATEST, committed, timeout_s)
 
-    def start_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_s: float = CALL_S
-    ) -> dict[TopicPartition, int]:
+    def start_offsets(self, partitions: Iterable[TopicPartition], timeout_s: float = CALL_S) -> Offsets:
         """Start of each partition: the offset of the first record that retention has left."""
-        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        asked = {Tp(p.topic, p.partition): earliest for p in partitions}
-        found: dict[TopicPartition, int] = {}
-        for where, future in self._rdkafka().list_offsets(asked, request_timeout=timeout_s).items():
-            answer, error = self._outcome(future)
-            if error is not None:
-                self._stale_topics.add(where.topic)
-                raise self._typed(error, f"ask for the start of topic {where.topic}")
-            found[TopicPartition(where.topic, where.partition)] = answer.offset
-        return found
+        return self._offsets_of(partitions, EARLIEST, False, timeout_s)
 
-    def _end_offsets(self, partitions: Sequence[TopicPartition], committed: bool, timeout_s: float) -> EndOffsets:
-        waiting: Future[EndOffsets] = Future()
-        self.request_end_offsets(
-            partitions, waiting.set_result, waiting.set_exception, committed=committed, timeout_s=timeout_s
+    def _offsets_of(
+        self, partitions: Iterable[TopicPartition], spec: int, committed: bool, timeout_s: float
+    ) -> Offsets:
+        waiting: Future[Offsets] = Future()
+        self._offsets_client().request(
+            tuple(partitions),
+            spec,
+            waiting.set_result,
+            waiting.set_exception,
+            committed=committed,
+            timeout_s=timeout_s,
         )
-        return waiting.result()
+        return self._wait(waiting)
 
     def request_end_offsets(
         self,
         partitions: Iterable[TopicPartition],
-        on_found: Callable[[EndOffsets], object],
-        on_failed: Callable[[Exception], object],
+        on_found: Callable[[Offsets], object],
+        on_failed: Callable[[ConnectxError], object],
         *,
-        committed: bool = False,
         timeout_s: float = CALL_S,
     ) -> None:
-        """Ask for the ends without waiting; one of the callbacks is called once, on a thread of librdkafka."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {Tp(p.topic, p.partition): latest for p in partitions}
-        futures = self._rdkafka().list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
-        missing = list(futures)
-        unsaid = [True]  # an answer that was there before its callback is taken in by this thread, others by another
-        found: EndOffsets = {}
-        failures: list[KafkaError] = []
+        """Ask for the ends without waiting. Before `close`, one of the callbacks is called once, on another thread."""
+        self._offsets_client().request(
+            tuple(partitions), LATEST, on_found, on_failed, committed=False, timeout_s=timeout_s
+        )
 
-        def answered(where: Tp, future: Future[Any]) -> None:
-            answer, error = self._outcome(future)
-            if error is None and answer.offset < 0:  # what librdkafka says when the connection broke meanwhile
-                error = KafkaError(KafkaError._TRANSPORT, "the connection broke before the answer")
-            if error is None:
-                found[TopicPartition(where.topic, where.partition)] = answer.offset
-            else:
-                failures.append(error)
-                self._stale_topics.add(where.topic)
-            missing.remove(where)
-            if missing or not _first(unsaid):
-                return
-            if failures:
-                on_failed(self._typed(failures[0], f"ask for the end of topic {where.topic}"))
-            else:
-                on_found(found)
-
-        for where, future in futures.items():
-            future.add_done_callback(partial(answered, where))
-
-    @property
-    def has_stale_leaders(self) -> bool:
-        """Whether `refresh_leaders` has something to look up."""
-        return bool(self._stale_topics)
-
-    def refresh_leaders(self, timeout_s: float = 1.0) -> None:
-        """Look up again the leaders of partitions whose requests failed. Blocks; nothing if there are none.
-
-        librdkafka's admin client continues using the leaders that it once learned, also after the death of a broker. It
-        then answers with any of several errors, a timeout among them.
-        """
-        topics, self._stale_topics = self._stale_topics, set()
-        for topic in topics:
-            try:
-                self._rdkafka().list_topics(topic, timeout=timeout_s)
-            except KafkaException as failure:
-                self._stale_topics |= topics
-                raise self._typed(failure.args[0], f"ask for the leaders of topic {topic}") from failure
+    def _offsets_client(self) -> OffsetsClient:
+        with self._lock:
+            if self._closed:
+                raise ClientClosedError("The worker has ended.")
+            if self._offsets is None:
+                self._offsets = OffsetsClient(kafka_python_config(self._config))
+            return self._offsets
 
     # -------------------------------------------------------------------------------------------- consumer groups
 
-    def group_offsets(self, group: str, timeout_s: float = CALL_S) -> EndOffsets:
+    def group_offsets(self, group: str, timeout_s: float = CALL_S) -> Offsets:
         """Committed offsets of a consumer group."""
         return self._group(group, timeout_s).offsets()
 
@@ -298,9 +246,12 @@ class Admin:
             client.poll(0)
 
     def close(self) -> None:
-        """Let the client go; later calls raise ClientClosedError."""
-        self._closed = True
+        """Release the clients; later calls raise ClientClosedError."""
+        with self._lock:
+            self._closed = True
         self._client = None
+        if self._offsets is not None:
+            self._offsets.close()
 
     def _rdkafka(self) -> AdminClient:
         client = self._client
@@ -323,12 +274,16 @@ class Admin:
             self._connection_error = error
 
     def _outcome(self, future: Future[Any]) -> tuple[Any, KafkaError | None]:
+        try:
+            return self._wait(future), None
+        except KafkaException as failure:
+            return None, failure.args[0]
+
+    def _wait(self, future: Future[T]) -> T:
         """Wait for an answer. A client that is closed meanwhile drops its futures as they are."""
         while True:
             try:
-                return future.result(_CLOSED_CHECK_S), None
-            except KafkaException as failure:
-                return None, failure.args[0]
+                return future.result(_CLOSED_CHECK_S)
             except TimeoutError:
                 if self._closed:
                     raise ClientClosedError("The worker has ended.") from None
@@ -347,11 +302,3 @@ class Admin:
 
 def _rights(operations: Iterable[Any] | None) -> frozenset[str] | None:
     return None if operations is None else frozenset(operation.name for operation in operations)
-
-
-def _first(tokens: list[bool]) -> bool:
-    """True for the one caller that gets the token."""
-    try:
-        return tokens.pop()
-    except IndexError:
-        return False

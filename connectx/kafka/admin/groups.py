@@ -8,7 +8,7 @@ consumers). This module therefore uses kafka-python's connections. It decides no
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -22,12 +22,10 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.metadata import CoordinatorType
 
-from connectx.errors import KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
+from connectx.kafka.kafka_errors import typed_reply
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.model.ids import TopicPartition
 
-_AGAIN_S: Final = 0.1
-_NEW_TOPIC_S: Final = 2.0  # until a topic that was just created is known to the coordinator
 _ID_NOT_FOUND: Final = 69
 _UNKNOWN_MEMBER: Final = 25
 
@@ -193,29 +191,13 @@ class GroupClient:
         if self._kept is None:
             net.start()
         try:
-            answer: T = net.run(_until, once, net, deadline_s)
+            answer: T = net.run(net.retry, once, deadline_s)
             return answer
-        except kafka_errors.AuthorizationError as error:
-            raise KafkaPermissionError(what, f"{error}") from error
-        except kafka_errors.BrokerResponseError as error:
-            raise KafkaRequestError(what, f"{error}") from error
         except kafka_errors.KafkaError as error:
-            raise KafkaUnreachableError(net.bootstrap_servers, what, f"{error}") from error
+            raise typed_reply(error, what, net.bootstrap_servers) from error
         finally:
             if self._kept is None:
                 net.close()
-
-
-async def _until(once: Callable[[], Awaitable[T]], net: KafkaNet, deadline_s: float) -> T:
-    new_topic_until_s = min(deadline_s, time.monotonic() + _NEW_TOPIC_S)
-    while True:
-        try:
-            return await once()
-        except kafka_errors.RetriableError as error:
-            is_topic = isinstance(error, kafka_errors.UnknownTopicOrPartitionError)
-            if time.monotonic() + _AGAIN_S >= (new_topic_until_s if is_topic else deadline_s):
-                raise
-            await net.sleep(_AGAIN_S)
 
 
 def _raise_for(error_code: int) -> None:

@@ -19,7 +19,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as Tp
 
 from connectx.errors import ClientClosedError, ConnectxError, ReadToEndError
-from connectx.kafka.admin.client import Admin, EndOffsets
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.partition_offsets import Offsets
 from connectx.kafka.kafka_errors import worth_knowing
 from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TopicPartition
@@ -47,7 +48,7 @@ class _Read:
     timeout_s: float
     deadline_s: float | None
     done: Done
-    targets: EndOffsets | None = None
+    targets: Offsets | None = None
     ask_at_s: float | None = None  # when to ask for the ends (again); None while asking
     why: str = "the brokers have not yet said where the end is"
 
@@ -122,11 +123,7 @@ class TopicTail:
     def begin_read(self, read_id: int) -> None:
         """Ask for the ends of a read that was expected; nothing if its time is over."""
         read = self._reads.get(read_id)
-        if read is None:
-            return
-        if self._admin.has_stale_leaders:
-            read.ask_at_s = time.monotonic()  # its thread looks up leaders first, which blocks
-        else:
+        if read is not None:
             self._ask(read_id, read)
 
     def cancel(self, read_id: int) -> None:
@@ -211,27 +208,20 @@ class TopicTail:
                 topics = ", ".join(sorted({p.topic for p in read.partitions}))
                 self._finish(read_id, ReadToEndError(topics, read.timeout_s, self._explain(read)))
             elif read.ask_at_s is not None and now_s >= read.ask_at_s:
-                self._ask_again(read_id, read)
-
-    def _ask_again(self, read_id: int, read: _Read) -> None:
-        try:
-            self._admin.refresh_leaders()
-        except ConnectxError as error:
-            read.why = _without_stop(error)
-        self._ask(read_id, read)
+                self._ask(read_id, read)
 
     # ------------------------------------------------------------------------------------------------ on any thread
 
     def _ask(self, read_id: int, read: _Read) -> None:
         read.ask_at_s = None
 
-        def found(ends: EndOffsets) -> None:
+        def found(ends: Offsets) -> None:
             read.targets = {where: end for where, end in ends.items() if end > 0}
             if self._reached(read):
                 self._finish(read_id, None)
 
-        def failed(error: Exception) -> None:
-            read.why = _without_stop(error)
+        def failed(error: ConnectxError) -> None:
+            read.why = error.message.rstrip(".")
             read.ask_at_s = time.monotonic() + _ASK_AGAIN_S
 
         limit_s = _ASK_LIMIT_S
@@ -239,7 +229,7 @@ class TopicTail:
             limit_s = min(limit_s, max(0.1, (read.deadline_s - time.monotonic()) / 2))  # leaves time for a second one
         try:
             self._admin.request_end_offsets(read.partitions, found, failed, timeout_s=limit_s)
-        except (ConnectxError, KafkaException) as error:
+        except ConnectxError as error:
             failed(error)
 
     def _reached(self, read: _Read) -> bool:
@@ -268,8 +258,3 @@ class TopicTail:
     def _on_connection_error(self, error: KafkaError) -> None:
         if worth_knowing(error):
             self._connection_error = error
-
-
-def _without_stop(error: Exception) -> str:
-    """What happened, as part of another sentence."""
-    return (error.message if isinstance(error, ConnectxError) else str(error)).rstrip(".")

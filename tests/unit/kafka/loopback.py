@@ -18,6 +18,7 @@ from typing import Any
 import kafka.protocol.producer as producing
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.api_header import RequestHeader
+from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetSpec
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -29,11 +30,11 @@ _CLASSES: dict[int, Any] = {
         *(ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest, producing.ProduceRequest),
         *(SaslHandshakeRequest, SaslAuthenticateRequest),
         *(producing.InitProducerIdRequest, producing.AddPartitionsToTxnRequest, producing.EndTxnRequest),
-        DescribeTransactionsRequest,
+        *(DescribeTransactionsRequest, ListOffsetsRequest),
     )
 }
-_VERSIONS = {0: 13, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1, 65: 0}
-NONE, FENCED, WRONG_STATE, DUPLICATE, GAP, UNKNOWN_TOPIC = 0, 90, 48, 46, 45, 3
+_VERSIONS = {0: 13, 2: 7, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1, 65: 0}
+NONE, FENCED, WRONG_STATE, DUPLICATE, GAP, UNKNOWN_TOPIC, NOT_LEADER = 0, 90, 48, 46, 45, 3, 6
 WRONG_CREDENTIALS = 58
 
 
@@ -157,6 +158,26 @@ class LoopbackBroker:
             topics.append(Topic(error_code=code, name=asked.name, is_internal=False, partitions=partitions))
         return {"brokers": brokers, "cluster_id": "loopback", "controller_id": 1, "topics": topics}
 
+    def _ListOffsetsRequest(self, request: Any, error: int | None) -> dict[str, Any]:
+        response: Any = request.header.get_response_class()
+        Topic = response.ListOffsetsTopicResponse
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                target = (topic.name, asked.partition_index)
+                end = len(self.committed[target])
+                if not request.isolation_level:
+                    end += sum(len(known.open.get(target, ())) for known in self.transactions.values())
+                answers.append(
+                    Topic.ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=error or NONE, timestamp=-1, leader_epoch=0,
+                        offset=end if asked.timestamp == OffsetSpec.LATEST else 0,
+                    )
+                )  # fmt: skip
+            topics.append(Topic(name=topic.name, partitions=answers))
+        return {"topics": topics}
+
     def _FindCoordinatorRequest(self, request: Any, error: int | None) -> dict[str, Any]:
         where = {"node_id": self.coordinator, "host": "127.0.0.1", "port": self.port, "error_code": error or NONE}
         response: Any = request.header.get_response_class()
@@ -212,7 +233,8 @@ class LoopbackBroker:
         values = batch.rows["value"].to_pylist()
         if batch.producer_id >= 0:
             key = (*target, batch.producer_id, batch.epoch)
-            expected = self._sequences.get(key, 0)
+            # Before protocol 2, Kafka takes any sequence of a producer that it does not know.
+            expected = self._sequences.get(key, 0 if self.version == 2 else batch.base_sequence)
             if batch.base_sequence != expected:
                 return DUPLICATE if batch.base_sequence < expected else GAP
         if request.transactional_id is None:

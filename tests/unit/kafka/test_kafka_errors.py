@@ -1,12 +1,19 @@
-"""What errors of librdkafka mean."""
+"""What errors of librdkafka and kafka-python mean."""
 
 from __future__ import annotations
 
+import kafka.errors as kafka_errors
 import pytest
 from confluent_kafka import KafkaError
 
-from connectx.errors import KafkaRequestError, KafkaUnreachableError
-from connectx.kafka.kafka_errors import is_silence, typed
+from connectx.errors import (
+    ConnectxError,
+    KafkaLoginError,
+    KafkaPermissionError,
+    KafkaRequestError,
+    KafkaUnreachableError,
+)
+from connectx.kafka.kafka_errors import is_silence, typed, typed_reply
 
 
 @pytest.mark.parametrize("name", ["_TIMED_OUT", "_TRANSPORT", "_DESTROY_BROKER"])
@@ -20,3 +27,17 @@ def test_an_answer_of_the_broker_is_no_silence() -> None:
     error = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR)
     assert not is_silence(error)
     assert isinstance(typed(error, "create a topic", "localhost:9092", None), KafkaRequestError)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (kafka_errors.SaslAuthenticationFailedError(), KafkaLoginError),
+        (kafka_errors.TopicAuthorizationFailedError(), KafkaPermissionError),
+        (kafka_errors.UnknownTopicOrPartitionError(), KafkaRequestError),
+        (kafka_errors.KafkaConnectionError(), KafkaUnreachableError),
+        (OSError(), KafkaUnreachableError),
+    ],
+)
+def test_an_error_of_kafka_python_is_typed(error: Exception, kind: type[ConnectxError]) -> None:
+    assert type(typed_reply(error, "list topics", "localhost:9092")) is kind
