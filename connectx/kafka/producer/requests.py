@@ -1,13 +1,16 @@
 """Sends the requests of the producer's core through kafka-python, and decodes the responses.
 
 One coroutine for each request. It decides nothing: a failure is reported as Unanswered, with whether the request may
-have been sent.
+have been sent. Requests with batches reach a node in their order: if one is lost, those that are not yet sent are lost,
+too. Otherwise the second one could arrive alone on the next connection, and before protocol 2 Kafka accepts any sequence
+from a producer that it does not know. Mirrors NetworkClient, which fails the requests of a lost connection first.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
 
@@ -53,10 +56,13 @@ class ProducerRequests:
         self._report = report
         self._warned_s = -_WARN_EVERY_S
         self._unknown_end: msg.EndTransaction | None = None
+        self._lines: defaultdict[int | None, list[int]] = defaultdict(list)  # requests with batches, not yet sent
 
     async def carry_out(self, effect: msg.SendRequest) -> None:
         """Send a request and report its answer."""
         sent = False
+        line = self._lines[effect.node] if isinstance(effect.request, msg.Produce) else []
+        line.append(effect.request_id)
         try:
             deadline_s = time.monotonic() + self._timeout_ms / 1000
             node: int | str
@@ -65,6 +71,8 @@ class ProducerRequests:
             else:
                 node = effect.node
                 await self._net.connect(node, deadline_s)
+            if not line or line.pop(0) != effect.request_id:
+                raise kafka_errors.Cancelled("a request before it was lost")
             sent = not isinstance(effect.request, msg.FindCoordinator)
             answer = await self._ask(effect.request, node, deadline_s)
         except AUTHENTICATION_ERRORS as error:
@@ -77,11 +85,13 @@ class ProducerRequests:
             self._lose(effect, sent, str(error) or type(error).__name__)
         except Exception as error:  # whatever it is, the core must not wait forever
             _log.exception("a request of a producer failed in an unexpected way")
-            self._report(msg.Unanswered(effect.request_id, sent, repr(error)))
+            self._lose(effect, sent, repr(error))
         else:
             self._report(msg.Answered(effect.request_id, answer))
 
     def _lose(self, effect: msg.SendRequest, sent: bool, reason: str) -> None:
+        if isinstance(effect.request, msg.Produce):
+            self._lines[effect.node].clear()
         self._warn(reason)
         self._report(msg.Unanswered(effect.request_id, sent, reason))
 
