@@ -2,8 +2,9 @@
 
 One coroutine for each request. It decides nothing: a failure is reported as Unanswered, with whether the request may
 have been sent. Requests with batches reach a node in their order: if one is lost, those that are not yet sent are lost,
-too. Otherwise the second one could arrive alone on the next connection, and before protocol 2 Kafka accepts any sequence
-from a producer that it does not know. Mirrors NetworkClient, which fails the requests of a lost connection first.
+too. Otherwise the second one could arrive alone on the next connection, and before protocol 2 Kafka accepts any
+sequence from a producer that it does not know. Mirrors NetworkClient, which fails the requests of a lost connection
+first.
 """
 
 from __future__ import annotations
