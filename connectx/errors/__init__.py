@@ -67,7 +67,9 @@ from connectx.errors.kafka import (
 )
 from connectx.errors.lakes import (
     CompactionError,
+    LakeAccessError,
     LakeError,
+    LakeNotExclusiveError,
     LakeStorageError,
     LakeUnavailableError,
     TableChangedError,
@@ -174,7 +176,9 @@ __all__ = [
     "KafkaPermissionError",
     "KafkaRequestError",
     "KafkaUnreachableError",
+    "LakeAccessError",
     "LakeError",
+    "LakeNotExclusiveError",
     "LakeStorageError",
     "LakeUnavailableError",
     "ListenerError",

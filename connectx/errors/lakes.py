@@ -23,6 +23,31 @@ class LakeStorageError(LakeError):
         )
 
 
+class LakeAccessError(LakeError):
+    """An object store refuses the credentials of a table in files, or the request: they must change."""
+
+    code = "lake_access"
+
+    def __init__(self, place: str, cause: str, setting: str) -> None:
+        super().__init__(
+            f"{place} cannot be used: the storage refused the request ({cause}).",
+            next_step=f"Correct the credentials, the region or the endpoint in `{setting}`, and restart the task.",
+        )
+
+
+class LakeNotExclusiveError(LakeError):
+    """An object store overwrites objects that are to be created exclusively, so it cannot fence tasks."""
+
+    code = "lake_not_exclusive"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"The storage {path} overwrites objects that are to be created exclusively, so that two tasks could write "
+            "the same rows.",
+            next_step="Use a storage with conditional writes (If-None-Match) in `path`, and restart the task.",
+        )
+
+
 class LakeUnavailableError(ConnectxError):
     """The storage or the catalog of a table in files cannot be reached now, or others commit all the time."""
 

@@ -8,11 +8,14 @@ refuses it when the log has got another transaction of the same id since, and re
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
@@ -33,9 +36,17 @@ from connectx.connectors.lake.settings import (
     tables_config,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
-from connectx.connectors.lake.storage import check_directory, options, storage_errors, store_of, url_of
+from connectx.connectors.lake.storage import (
+    check_directory,
+    check_exclusive,
+    is_remote,
+    options,
+    storage_errors,
+    store_of,
+    url_of,
+)
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
-from connectx.errors import LakeError, LakeUnavailableError
+from connectx.errors import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError, SinkTaskContext
@@ -43,6 +54,8 @@ from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction
+
+log = logging.getLogger(__name__)
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
@@ -86,7 +99,23 @@ class DeltaSink(ChangingSink):
             self.use(
                 LakeSettings.of(values),
                 lambda name: DeltaLakeTable(path, name, given, group_id, partition_by, file_bytes=file_bytes),
+                partial(check_log, path, given) if is_remote(path) else None,
             )
+
+
+def check_log(path: str, storage: Mapping[str, str]) -> bool:
+    """Whether it is known that versions of a log are created exclusively; raises LakeNotExclusiveError if they are not.
+
+    The check finds credentials in fewer places than the library that writes the tables, which then is not stopped.
+    """
+    try:
+        check_exclusive(store_of(path, storage), path)
+    except LakeNotExclusiveError:
+        raise
+    except (LakeError, LakeUnavailableError) as error:
+        log.warning("It is not known whether %s refuses to write a version that exists: %s", path, error.message)
+        return False
+    return True
 
 
 class DeltaLakeTable:
@@ -226,10 +255,14 @@ class DeltaLakeTable:
         """A folder in the table's own.
 
         Raises:
-            NotStageableError: the table is partitioned.
+            NotStageableError: the table is partitioned, or executors cannot use its storage with these options.
         """
         if self._table is not None and self._table.metadata().partition_columns:
             raise NotStageableError(f"{self.name} is partitioned; the worker writes it.")
+        try:
+            store_of(self._url, self._storage)
+        except LakeError as error:
+            raise NotStageableError(f"Executors cannot write: {error.message} The worker writes.") from error
         return STAGED + token
 
     def stage_file(self, place: str, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
@@ -366,12 +399,16 @@ class DeltaLakeTable:
 
         return [Transaction(self._app_id(p), end) for p, (_, end) in sorted(pending.ranges.items())]
 
-    def _errors(self) -> Any:
-        from deltalake.exceptions import DeltaError, DeltaProtocolError, SchemaMismatchError
+    def _errors(self) -> AbstractContextManager[None]:
+        return _delta_errors(self.name)
 
-        return storage_errors(
-            self.name, "path", later=(DeltaError,), final=(DeltaProtocolError, SchemaMismatchError, ValueError)
-        )
+
+def _delta_errors(place: str) -> AbstractContextManager[None]:
+    from deltalake.exceptions import DeltaError, DeltaProtocolError, SchemaMismatchError
+
+    return storage_errors(
+        place, "path", later=(DeltaError,), final=(DeltaProtocolError, SchemaMismatchError, ValueError)
+    )
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.RecordBatch]:

@@ -336,6 +336,7 @@ def catalog_errors(name: str) -> AbstractContextManager[None]:
     return storage_errors(
         name,
         CATALOG + "*",
+        access=CATALOG + "*",
         later=(exceptions.RESTError, exceptions.WaitingForLockException, SQLAlchemyError),
         final=(
             *(ValueError, ArgumentError, exceptions.NoSuchPropertyException, exceptions.NotInstalledError),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connectx.connectors.lake.parquet_partitions import PartitionedParquetTable
@@ -15,7 +16,7 @@ from connectx.connectors.lake.settings import (
     LakeSettings,
     tables_config,
 )
-from connectx.connectors.lake.storage import check_directory, options, store_of, url_of
+from connectx.connectors.lake.storage import check_directory, check_exclusive, is_remote, options, store_of, url_of
 from connectx.connectors.lake.task import LakeSink, LakeTask
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
@@ -76,10 +77,15 @@ class ParquetSink(LakeSink):
             """
             super().start(config, context)
             values = ParquetSink.config.parse(config)
-            check_directory(url_of(values["path"]), "path")
-            store, codec = store_of(values["path"], options(config, STORAGE)), values["parquet.codec"]
+            path, codec = values["path"], values["parquet.codec"]
+            check_directory(url_of(path), "path")
+            store = store_of(path, options(config, STORAGE))
             group_id, partition_by = context.group_id, values["partition.by"]
-            self.use(LakeSettings.of(values), lambda name: _table(store, name, group_id, codec, partition_by))
+            self.use(
+                LakeSettings.of(values),
+                lambda name: _table(store, name, group_id, codec, partition_by),
+                partial(check_exclusive, store, path) if is_remote(path) else None,
+            )
 
 
 def _table(

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from connectx.errors import ConnectxError, LakeError, LakeStorageError, LakeUnavailableError
+from connectx.errors import (
+    ConnectxError,
+    LakeAccessError,
+    LakeError,
+    LakeNotExclusiveError,
+    LakeStorageError,
+    LakeUnavailableError,
+)
 from connectx.views import masked_text
 
 if TYPE_CHECKING:
@@ -29,6 +36,39 @@ _FINAL: Final = (
 )
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
 
+_CLIENT: Final = frozenset(
+    (
+        *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
+        *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_only"),
+        *("pool_idle_timeout", "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes"),
+        *("randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent"),
+    )
+)
+"""Options of the HTTP client, which obstore takes separately; it aborts where it finds them among the others."""
+
+_QUERY: Final = re.compile(r"(://[^\s?]*)\?\S*")
+"""Of a URL; it can hold a signature."""
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+_NOISE: Final = re.compile(r"<\?xml .*|Debug source:.*", re.DOTALL)
+"""What libraries add for their authors."""
+
+_STATUS: Final = re.compile(r"status code:?\s*(\d{3})\b")
+_CAUSE: Final = re.compile(r"<Code>(\w+)</Code>")
+_AWS_ERROR: Final = re.compile(r"AWS Error ([A-Z_]+)(?: \(HTTP status (\d{3})\))? during")
+"""An error of pyarrow."""
+
+_UNKNOWN_BUCKET: Final = ("NoSuchBucket", "NO_SUCH_BUCKET")
+_PASSING: Final = ("404", "408", "409", "412", "429")
+"""Answers between 400 and 499 after which the same request may succeed later, or that a caller expects."""
+
+_REFUSALS: Final = (
+    *("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "INVALID_CLIENT_TOKEN_ID", "MISSING_AUTHENTICATION_TOKEN"),
+    *("SIGNATURE_DOES_NOT_MATCH", "INVALID_SIGNATURE", "UNRECOGNIZED_CLIENT", "ACCOUNT_PROBLEM", "OPT_IN_REQUIRED"),
+)
+
+_CHECKED: Final = "_connectx.txt"
+
 
 Errors = tuple[type[Exception], ...]
 
@@ -36,6 +76,11 @@ Errors = tuple[type[Exception], ...]
 def url_of(path: str) -> str:
     """A local path as URL; a URL as it is."""
     return path if "://" in path else Path(path).absolute().as_uri()
+
+
+def is_remote(path: str) -> bool:
+    """Whether tables are in an object store, and not in a directory."""
+    return not url_of(path).startswith("file:")
 
 
 def check_directory(url: str, setting: str) -> None:
@@ -63,20 +108,48 @@ def store_of(path: str, given: Mapping[str, str]) -> ObjectStore:
     """
     from obstore.store import LocalStore, from_url
 
-    with storage_errors(f"The storage {path}", "path", final=(Exception,)):
+    with storage_errors(f"The storage {path}", "storage.*" if given else "path", final=(Exception,)):
         url = url_of(path)
         if url.startswith("file:"):
             return LocalStore.from_url(url, automatic_cleanup=True, mkdir=True)
-        return from_url(url, config=dict(given))  # type: ignore[call-overload,no-any-return]
+        plain = {name.lower().removeprefix("aws_"): text for name, text in given.items()}
+        client = {name: text for name, text in plain.items() if name in _CLIENT}
+        rest = {name: text for name, text in given.items() if name.lower().removeprefix("aws_") not in _CLIENT}
+        return from_url(url, config=rest, client_options=client)  # type: ignore[call-overload,no-any-return]
+
+
+def check_exclusive(store: ObjectStore, path: str) -> bool:
+    """Create an object twice; True if the storage refuses that, as it must refuse all but one of several writers.
+
+    The object stays, so that later checks are one request.
+
+    Raises:
+        LakeNotExclusiveError: it does not.
+        LakeUnavailableError, LakeError: as they say.
+    """
+    from obstore import put
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    text = b"With this object connectx checks that the storage refuses to create an object that exists."
+    with storage_errors(f"The storage {path}", "path", later=(BaseError,)):
+        try:
+            for _ in range(2):
+                put(store, _CHECKED, text, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return True
+    raise LakeNotExclusiveError(path)
 
 
 @contextmanager
-def storage_errors(place: str, setting: str, *, later: Errors = (), final: Errors = (ValueError,)) -> Iterator[None]:
+def storage_errors(
+    place: str, setting: str, *, access: str = "storage.*", later: Errors = (), final: Errors = (ValueError,)
+) -> Iterator[None]:
     """Turn errors of a library into those of connectx.
 
     Args:
         place: begins the sentence, for example "The table flights".
         setting: what the reader can correct.
+        access: settings with the credentials and the endpoint.
         later: classes of errors besides OSError after which the same call may succeed later.
         final: classes of errors after which it will not.
     """
@@ -87,14 +160,32 @@ def storage_errors(place: str, setting: str, *, later: Errors = (), final: Error
     except Exception as error:
         if not isinstance(error, (OSError, *later, *final)):
             raise
-        text = masked_text(" ".join(str(error).split())[:500].rstrip("."))
+        plain = _COLOURS.sub("", str(error))
+        shown = _QUERY.sub(r"\1", _NOISE.sub("", plain))
+        text = masked_text(" ".join(shown.split())[:500].rstrip(".: "))
+        if refused := _refusal(plain):
+            if refused.endswith(_UNKNOWN_BUCKET):
+                raise LakeStorageError(place, f"the bucket does not exist ({refused})", setting) from error
+            raise LakeAccessError(place, refused, access) from error
         code = _code(error)
         if code in _FINAL:
             raise LakeStorageError(place, os.strerror(code).lower(), setting) from error
-        if isinstance(error, final):
+        if isinstance(error, final) or "not yet implemented" in text:
             step = f"Correct `{setting}` or the table, and restart the task."
             raise LakeError(f"{place} cannot be used: {text}.", next_step=step) from error
-        raise LakeUnavailableError(f"{place} cannot be reached: {text}.") from error
+        step = f"The task tries again; if this lasts, check the endpoint in `{access}`."
+        raise LakeUnavailableError(f"{place} cannot be reached: {text}.", next_step=step) from error
+
+
+def _refusal(text: str) -> str | None:
+    """Status and cause of an answer that an object store gives until a setting changes; None for others."""
+    if found := _AWS_ERROR.search(text):
+        name, status = found[1], found[2] or ""
+    else:
+        answer, cause = _STATUS.search(text), _CAUSE.search(text)
+        name, status = cause[1] if cause else "", answer[1] if answer else ""
+    is_refused = status[:1] in ("3", "4") and status not in _PASSING
+    return f"{status} {name}".strip() if is_refused or name in _REFUSALS or name in _UNKNOWN_BUCKET else None
 
 
 def _code(error: BaseException) -> int:

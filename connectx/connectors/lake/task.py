@@ -248,10 +248,20 @@ class LakeTask(SinkTask):
     buffers = True
     reads_fields = True
 
-    def use(self, settings: LakeSettings, connect: Callable[[str], LakeTable]) -> None:
-        """Take the settings, and what makes a table of a name; its state is read by `refresh`."""
+    def use(
+        self, settings: LakeSettings, connect: Callable[[str], LakeTable], check: Callable[[], bool] | None = None
+    ) -> None:
+        """Take the settings.
+
+        Args:
+            settings: what the sinks have in common.
+            connect: makes a table of a name; its state is read by `refresh`.
+            check: whether it is known that the storage can fence tasks; raises if it cannot. Called when partitions
+                come, until it is known.
+        """
         self._lake = settings
         self._connect = connect
+        self._check = check
         self._tables: dict[str, LakeTable] = {}
         self._pending: dict[str, Pending] = {}
         self._next: Offsets = {}
@@ -268,6 +278,8 @@ class LakeTask(SinkTask):
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Offsets that the tables hold."""
+        if self._check is not None and self._check():
+            self._check = None
         found: Offsets = {}
         for topic in sorted({partition.topic for partition in partitions}):
             table = self._table_of(topic)
