@@ -1,4 +1,4 @@
-"""A web service for HttpSink: keeps what it gets, and answers as a test wants."""
+"""A web service: keeps what it gets, and answers as a test wants."""
 
 from __future__ import annotations
 
