@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectx.connectors.lake.delta import DeltaSink
+from connectx.connectors.lake.delta import DeltaLakeTable, DeltaSink, check_log
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.storage import storage_errors, store_of
 from connectx.connectors.lake.task import LakeSink
@@ -17,6 +17,7 @@ from connectx.errors import (
     LakeStorageError,
     LakeUnavailableError,
 )
+from connectx.plugins.api import NotStageableError
 from tests.support.http_server import Answer, http_service
 from tests.support.lake import Lake, partition
 
@@ -94,3 +95,18 @@ def test_a_store_that_overwrites_objects_is_refused_before_anything_is_written(
         LakeError, match=r"s3://bucket/lake overwrites objects .* Use a storage with conditional writes"
     ):
         lake.opened(partition())
+
+
+def test_options_that_only_deltas_library_knows_leave_the_store_unchecked_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert not check_log("s3://bucket/lake", {"aws_s3_pool_idle_timeout_seconds": "5"})
+    assert "It is not known whether s3://bucket/lake refuses to write a version that exists" in caplog.text
+
+
+def test_options_that_only_deltas_library_knows_leave_the_rows_to_the_worker() -> None:
+    table = DeltaLakeTable(
+        "s3://bucket/lake", "rows", {"aws_s3_pool_idle_timeout_seconds": "5"}, "connect-lake", file_bytes=1
+    )
+    with pytest.raises(NotStageableError, match=r"pool_idle_timeout_seconds.* is not valid .* The worker writes\."):
+        table.staging_place("1")
