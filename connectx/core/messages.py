@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from connectx.core.ignored import Ignored
+from connectx.core.replies import Body
 from connectx.core.timer_keys import TimerKey
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
@@ -544,11 +544,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A request was carried out: an HTTP status below 300, and JSON-like data in the shape of `connectx.core.verbs`."""
+    """A request was carried out: an HTTP status below 300, and the body that its verb asks for."""
 
     request_id: int
     status: int
-    body: Any = None
+    body: Body = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,10 @@ the worker ends. Mirrors the request half of Kafka Connect's DistributedHerder; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import TypeVar, assert_never
 
-from connectx.core import rest_views, verbs
+from connectx.core import replies, rest_views, verbs
 from connectx.core.config_writer import ConfigWriter
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
@@ -19,9 +18,10 @@ from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, Done, Forwarded, ReadConfigToEnd, Refused, Request, WriteStatus
 from connectx.core.pending import ReadsFirst, RequestRead
+from connectx.core.replies import Body
 from connectx.core.signals import FencingOutcome, RequestOrigin, RequestWaiter, WriteKind, WriteOutcome
 from connectx.core.tasks import Tasks
-from connectx.core.verbs import Verb
+from connectx.core.verbs import Asks, Verb
 from connectx.model.causes import RestartAsked
 from connectx.model.config_records import LoggerLevelRecord, RestartRecord
 from connectx.model.group import ProtocolVersion
@@ -33,6 +33,7 @@ _Reads = verbs.ConnectorInfo | verbs.ConnectorStatus | verbs.Tasks | verbs.TaskS
 _WhileStopping = _Reads | verbs.ConnectorConfig | verbs.ListConnectors | verbs.Topics
 _FromSnapshot = _Reads | verbs.ConnectorConfig | verbs.Pause | verbs.Resume
 _OfLeader = verbs.ConnectorConfig | verbs.Create | verbs.PutConfig | verbs.Delete | verbs.Stop
+_Body = TypeVar("_Body", bound=Body)
 _PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
 )
@@ -50,7 +51,7 @@ class RequestHandler:
     tasks: Tasks
     fencing_offsets: dict[int, verbs.ModifyOffsets] = field(default_factory=dict)
     """Requests that wait for a fencing round, by request id."""
-    planned: dict[int, Any] = field(default_factory=dict)
+    planned: dict[int, replies.ConnectorStatus] = field(default_factory=dict)
     """Replies to restart requests whose command is being written, by request id."""
 
     # ------------------------------------------------------------------------------------------- what comes in
@@ -59,7 +60,7 @@ class RequestHandler:
         """Answer, forward, refuse, or begin what the request needs."""
         request_id, verb = request.request_id, request.verb
         if isinstance(verb, verbs.Worker):
-            self._answer(request_id, 200, rest_views.worker(self.context))
+            self._answer(request_id, verb, 200, rest_views.worker(self.context))
         elif not self._is_up_for(verb):
             self._refuse(request_id, 503, f"This worker is {self.context.phase}; ask another one, or try again")
         else:
@@ -68,9 +69,9 @@ class RequestHandler:
     def _on_verb(self, request_id: int, verb: Verb) -> None:
         match verb:
             case verbs.Worker():
-                self._answer(request_id, 200, rest_views.worker(self.context))
+                self._answer(request_id, verb, 200, rest_views.worker(self.context))
             case verbs.ListConnectors():
-                self._answer(request_id, 200, rest_views.connectors(self.context, verb.expand))
+                self._answer(request_id, verb, 200, rest_views.connectors(self.context, verb.expand))
             case verbs.Topics() | verbs.ResetTopics():
                 self._on_topics(request_id, verb)
             case verbs.LoggerLevel():
@@ -109,7 +110,7 @@ class RequestHandler:
     def _after_read(self, request_id: int, verb: ReadsFirst) -> None:
         match verb:
             case verbs.RestartTask():
-                self._restart_task(request_id, TaskId(verb.connector, verb.task))
+                self._restart_task(request_id, verb)
             case verbs.RestartConnector():
                 self._restart_connector(request_id, verb)
             case verbs.ModifyOffsets():
@@ -119,7 +120,7 @@ class RequestHandler:
                     self.fencing_offsets[request_id] = verb
                     self.fencing.request(verb.connector, RequestWaiter(request_id))
                 else:
-                    self._permit_offsets(request_id, verb.connector)
+                    self._permit_offsets(request_id, verb)
             case _:
                 assert_never(verb)
 
@@ -129,9 +130,9 @@ class RequestHandler:
         if outcome.error is not None:
             self._refuse(request_id, outcome.status, outcome.error)
         elif outcome.kind in (WriteKind.CREATE, WriteKind.PUT):
-            self._answer(request_id, outcome.status, rest_views.connector_info(self.context, outcome.connector))
+            self._reply(request_id, outcome.status, rest_views.connector_info(self.context, outcome.connector))
         else:
-            self._answer(request_id, outcome.status, plan)
+            self._reply(request_id, outcome.status, plan)
 
     def on_fenced(self, outcome: FencingOutcome, waiter: RequestWaiter) -> None:
         """A fencing round that a request waited for has ended."""
@@ -139,9 +140,9 @@ class RequestHandler:
         if outcome.error is not None:
             self._refuse(waiter.request_id, outcome.status, outcome.error)
         elif verb is None:
-            self._answer(waiter.request_id, 204, None)
+            self._reply(waiter.request_id, 204)
         elif self._is_still_possible(waiter.request_id, verb) and self._is_stopped(waiter.request_id, verb.connector):
-            self._permit_offsets(waiter.request_id, verb.connector)
+            self._permit_offsets(waiter.request_id, verb)
 
     def close(self, error: str) -> None:
         """The worker ends: refuse what waits for a read. Writes and fencing rounds end by themselves."""
@@ -161,34 +162,36 @@ class RequestHandler:
         if not settings.topic_tracking_enable:
             self._refuse(request_id, 403, "Topic tracking is disabled.")
         elif isinstance(verb, verbs.Topics):
-            self._answer(request_id, 200, {verb.connector: {"topics": topics}})
+            used: dict[str, replies.UsedTopics] = {verb.connector: {"topics": topics}}
+            self._answer(request_id, verb, 200, used)
         elif not settings.topic_tracking_allow_reset:
             self._refuse(request_id, 403, "Topic tracking reset is disabled.")
         else:
             for topic in topics:
                 self.context.emit(WriteStatus(TopicStatusRecord(topic, verb.connector, None)))
-            self._answer(request_id, 202, None)
+            self._answer(request_id, verb, 202, None)
 
     def _answer_from_snapshot(self, request_id: int, verb: _FromSnapshot) -> None:
         context, connector = self.context, verb.connector
-        if not context.config.contains(connector):
+        config = context.config.connector_config(connector)
+        if config is None:
             self._refuse(request_id, 404, f"Connector {connector} not found")
             return
         match verb:
             case verbs.ConnectorInfo():
-                self._answer(request_id, 200, rest_views.connector_info(context, connector))
+                self._answer(request_id, verb, 200, rest_views.connector_info(context, connector))
             case verbs.ConnectorConfig():
-                self._answer(request_id, 200, context.config.connector_config(connector))
+                self._answer(request_id, verb, 200, config)
             case verbs.ConnectorStatus():
                 status = rest_views.connector_status(context, connector)
-                self._answer_status(request_id, status, f"connector {connector}")
+                self._answer_status(request_id, verb, status, f"connector {connector}")
             case verbs.Tasks():
-                self._answer(request_id, 200, rest_views.tasks(context, connector))
+                self._answer(request_id, verb, 200, rest_views.tasks(context, connector))
             case verbs.TaskStatus():
                 task = TaskId(connector, verb.task)
-                self._answer_status(request_id, rest_views.task_status(context, task), f"task {task}")
+                self._answer_status(request_id, verb, rest_views.task_status(context, task), f"task {task}")
             case verbs.Offsets():
-                self._permit_offsets(request_id, connector)
+                self._permit_offsets(request_id, verb)
             case verbs.Pause():
                 self.writer.put_target_state(connector, TargetState.PAUSED, RequestOrigin(request_id))
             case verbs.Resume():
@@ -196,11 +199,11 @@ class RequestHandler:
             case _:
                 assert_never(verb)
 
-    def _answer_status(self, request_id: int, status: Mapping[str, Any] | None, of: str) -> None:
+    def _answer_status(self, request_id: int, verb: Asks[_Body], status: _Body | None, of: str) -> None:
         if status is None:
             self._refuse(request_id, 404, f"No status found for {of}")
         else:
-            self._answer(request_id, 200, status)
+            self._answer(request_id, verb, 200, status)
 
     # ------------------------------------------------------------------------------------------------ the leader
 
@@ -216,16 +219,16 @@ class RequestHandler:
         return False
 
     def _on_leader_verb(self, request_id: int, verb: _OfLeader) -> None:
-        config, origin = self.context.config, RequestOrigin(request_id)
+        config, origin = self.context.config.connector_config(verb.connector), RequestOrigin(request_id)
         match verb:
             case verbs.Create():
                 self.writer.create_connector(verb.connector, verb.config, verb.initial_state, origin)
             case verbs.PutConfig():
                 self.writer.put_connector(verb.connector, verb.config, verb.expected, origin)
-            case _ if not config.contains(verb.connector):
+            case _ if config is None:
                 self._refuse(request_id, 404, f"Connector {verb.connector} not found")
             case verbs.ConnectorConfig():
-                self._answer(request_id, 200, config.connector_config(verb.connector))
+                self._answer(request_id, verb, 200, config)
             case verbs.Delete():
                 self.writer.delete_connector(verb.connector, origin)
             case verbs.Stop():
@@ -291,12 +294,13 @@ class RequestHandler:
             self._refuse(request_id, 409, f"The worker that runs {work} is not known at the moment; try again")
         return False
 
-    def _restart_task(self, request_id: int, task: TaskId) -> None:
+    def _restart_task(self, request_id: int, verb: verbs.RestartTask) -> None:
+        task = TaskId(verb.connector, verb.task)
         if task not in self.context.group.work.tasks:
             self._refuse(request_id, 409, f"Task {task} is no longer assigned to this worker")
         else:
             self._restart(task)
-            self._answer(request_id, 204, None)
+            self._answer(request_id, verb, 204, None)
 
     def _restart_connector(self, request_id: int, verb: verbs.RestartConnector) -> None:
         connector, include_tasks, only_failed = verb.connector, verb.include_tasks, verb.only_failed
@@ -313,7 +317,7 @@ class RequestHandler:
             self._refuse(request_id, 409, f"Connector {connector} is no longer assigned to this worker")
         else:
             self._restart(connector)
-            self._answer(request_id, 204, None)
+            self._answer(request_id, verb, 204, None)
 
     def execute_restart(self, connector: str, *, include_tasks: bool, only_failed: bool) -> None:
         """A restart record was read (KIP-745): do the part that runs here."""
@@ -350,14 +354,20 @@ class RequestHandler:
         self._refuse(request_id, 400, reason)
         return False
 
-    def _permit_offsets(self, request_id: int, connector: str) -> None:
-        body = {
-            "type": self.context.connector_type(connector).value,
-            "config": self.context.config.connector_config(connector),
+    def _permit_offsets(self, request_id: int, verb: verbs.Offsets | verbs.ModifyOffsets) -> None:
+        config = self.context.config.connector_config(verb.connector)
+        assert config is not None, "checked"
+        permit: replies.OffsetsPermit = {
+            "type": self.context.connector_type(verb.connector).value,
+            "config": config,
         }
-        self._answer(request_id, 200, body)
+        self._answer(request_id, verb, 200, permit)
 
-    def _answer(self, request_id: int, status: int, body: Any) -> None:
+    def _answer(self, request_id: int, verb: Asks[_Body], status: int, body: _Body) -> None:
+        """Reply with the body that the verb asks for."""
+        self._reply(request_id, status, body)
+
+    def _reply(self, request_id: int, status: int, body: Body = None) -> None:
         self.context.emit(Done(request_id, status, body))
 
     def _refuse(self, request_id: int, status: int, message: str) -> None:

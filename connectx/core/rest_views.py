@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from connectx.core import replies
 from connectx.core.context import Context, WorkerPhase
 from connectx.model.ids import TaskId
 from connectx.model.states import State
 from connectx.model.status_records import Status
 
 
-def connector_info(context: Context, connector: str) -> dict[str, Any]:
+def connector_info(context: Context, connector: str) -> replies.ConnectorInfo:
     """name, config, tasks and type of a connector (Kafka Connect: ConnectorInfo)."""
     return {
         "name": connector,
@@ -21,7 +21,7 @@ def connector_info(context: Context, connector: str) -> dict[str, Any]:
     }
 
 
-def connector_status(context: Context, connector: str) -> dict[str, Any] | None:
+def connector_status(context: Context, connector: str) -> replies.ConnectorStatus | None:
     """State of a connector and of its tasks (Kafka Connect: ConnectorStateInfo); None before the first status."""
     status = context.status.connector_status(connector)
     if status is None:
@@ -35,12 +35,14 @@ def connector_status(context: Context, connector: str) -> dict[str, Any] | None:
     }
 
 
-def restart_plan(context: Context, connector: str, *, include_tasks: bool, only_failed: bool) -> dict[str, Any] | None:
+def restart_plan(
+    context: Context, connector: str, *, include_tasks: bool, only_failed: bool
+) -> replies.ConnectorStatus | None:
     """The status with RESTARTING for what a restart command will restart (Kafka Connect: RestartPlan, KIP-745)."""
     shown = connector_status(context, connector)
     if shown is None:
         return None
-    chosen = [shown["connector"], *(shown["tasks"] if include_tasks else ())]
+    chosen: list[replies.ConnectorState] = [shown["connector"], *(shown["tasks"] if include_tasks else ())]
     for part in chosen:
         if not only_failed or part["state"] == State.FAILED:
             part["state"] = State.RESTARTING.value
@@ -48,35 +50,38 @@ def restart_plan(context: Context, connector: str, *, include_tasks: bool, only_
     return shown
 
 
-def task_status(context: Context, task: TaskId) -> dict[str, Any] | None:
+def task_status(context: Context, task: TaskId) -> replies.TaskState | None:
     """State of one task; None before its first status."""
     status = context.status.task_status(task)
     return None if status is None else {"id": task.task, **_state(status)}
 
 
-def tasks(context: Context, connector: str) -> list[dict[str, Any]]:
+def tasks(context: Context, connector: str) -> list[replies.TaskInfo]:
     """Ids and configs of a connector's tasks (Kafka Connect: TaskInfo)."""
     configs = context.config.all_task_configs(connector)
     return [{"id": _task_id(task), "config": configs[task]} for task in sorted(configs)]
 
 
-def connectors(context: Context, expand: Sequence[str]) -> Any:
+def connectors(context: Context, expand: Sequence[str]) -> replies.Connectors:
     """Sorted names, or with `expand` a map of what was asked for; one without a status yet is left out of it."""
     names = context.config.connectors()
     if not expand:
         return list(names)
-    wanted = [kind for kind in ("status", "info") if kind in expand]
-    shown: dict[str, dict[str, Any]] = {}
+    shown: dict[str, replies.Expanded] = {}
     for name in names:
-        status = connector_status(context, name)
-        if "status" in wanted and status is None:
-            continue
-        parts = {"status": status, "info": connector_info(context, name)}
-        shown[name] = {kind: parts[kind] for kind in wanted}
+        expanded: replies.Expanded = {}
+        if "status" in expand:
+            status = connector_status(context, name)
+            if status is None:
+                continue
+            expanded["status"] = status
+        if "info" in expand:
+            expanded["info"] = connector_info(context, name)
+        shown[name] = expanded
     return shown
 
 
-def worker(context: Context) -> dict[str, Any]:
+def worker(context: Context) -> replies.WorkerPlace:
     """This worker's place in the group."""
     group = context.group
     known = group.generation >= 0
@@ -97,12 +102,16 @@ def worker(context: Context) -> dict[str, Any]:
     }
 
 
-def _task_id(task: TaskId) -> dict[str, Any]:
+def _task_id(task: TaskId) -> replies.TaskRef:
     return {"connector": task.connector, "task": task.task}
 
 
-def _state(status: Status) -> dict[str, Any]:
-    shown: dict[str, Any] = {"state": status.state.value, "worker_id": status.worker_id, "version": status.version}
+def _state(status: Status) -> replies.ConnectorState:
+    shown: replies.ConnectorState = {
+        "state": status.state.value,
+        "worker_id": status.worker_id,
+        "version": status.version,
+    }
     if status.trace:
         shown["trace"] = status.trace
     return shown

@@ -2,8 +2,8 @@
 
 Mirrors the methods of Kafka Connect's Herder. A `Request` holds one verb with its arguments. The answer is one of:
 
-- `Done`: an HTTP status (200, 201, 202 or 204, as in Kafka Connect's REST reference, per verb below) and a body:
-  JSON-like data in the shape that REST shows, None with 204 and with an empty 202.
+- `Done`: an HTTP status (200, 201, 202 or 204, as in Kafka Connect's REST reference, per verb below) and a body in the
+  shape that REST shows, None with 204 and with an empty 202.
 - `Refused`: an HTTP status of 400 and above, and a message; REST wraps it as `{"error_code", "message"}`.
 - `Forwarded`: the URL of the worker that decides, the leader or the owner. A leader or owner that is not known at the
   moment is a refusal with 409.
@@ -40,15 +40,7 @@ unknown.
 Every verb with a connector answers 404 for one that the snapshot does not hold, except Topics and ResetTopics.
 
 Configurations are mappings of string to string or None, validated before the request was made.
-
-*info*: {"name", "config", "tasks": [{"connector", "task"}], "type": "source" | "sink" | "unknown"}.
-
-*status*: {"name", "connector": {"state", "worker_id", "trace"?}, "tasks": [{"id": int, "state", "worker_id",
-"trace"?}], "type"}; tasks sorted by id, `trace` left out when empty.
-
-*worker*: {"url", "state", "member_id", "generation", "protocol", "leader", "leader_url", "connectors": [name],
-"tasks": [{"connector", "task"}], "config_offset"}. `state` is "starting" (internal topics are being read), "joining",
-"stable", "stopping" or "stopped"; what is not known is None.
+`connectx.core.replies` has the types of the bodies. Each verb names its own as the parameter of `Asks`.
 
 A signed verb (KIP-507) holds the exact bytes of the request and the two headers as they came, or None. The core holds
 the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed, 503 no key yet, 403 wrong.
@@ -61,35 +53,44 @@ after it. The driver writes after the reply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from connectx.core import replies
+from connectx.core.replies import Config
 from connectx.model.states import TargetState
 
-Config = Mapping[str, str | None]
+_Body = TypeVar("_Body")
+
+
+class Asks(Generic[_Body]):
+    """A verb whose `Done` holds a `_Body`."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Asks[replies.WorkerPlace]):
     """Describe the worker and its place in the group."""
 
 
 @dataclass(frozen=True, slots=True)
-class ListConnectors:
+class ListConnectors(Asks[replies.Connectors]):
     """List connectors. `expand` holds "status", "info" or both; without it the answer is a list of names."""
 
     expand: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectorInfo:
+class ConnectorInfo(Asks[replies.ConnectorInfo]):
     """Read a connector's configuration, tasks and type."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectorConfig:
+class ConnectorConfig(Asks[Config]):
     """Read a connector's raw configuration. With `leader` it is the leader's view."""
 
     connector: str
@@ -97,21 +98,21 @@ class ConnectorConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectorStatus:
+class ConnectorStatus(Asks[replies.ConnectorStatus]):
     """Read the states of a connector and its tasks."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(Asks[list[replies.TaskInfo]]):
     """Read a connector's task configurations."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStatus:
+class TaskStatus(Asks[replies.TaskState]):
     """Read the state of a task."""
 
     connector: str
@@ -119,7 +120,7 @@ class TaskStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class Create(Asks[replies.ConnectorInfo]):
     """Create a connector, by default STARTED."""
 
     connector: str
@@ -128,7 +129,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class PutConfig:
+class PutConfig(Asks[replies.ConnectorInfo]):
     """Create a connector or replace its configuration, with `expected` only if that is the present one."""
 
     connector: str
@@ -137,35 +138,35 @@ class PutConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Asks[None]):
     """Delete a connector."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Asks[None]):
     """Pause a connector. Its tasks stay assigned."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Asks[None]):
     """Resume a paused or stopped connector."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Asks[None]):
     """Stop a connector and remove its tasks (KIP-875)."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class RestartConnector:
+class RestartConnector(Asks[replies.ConnectorStatus | None]):
     """Restart a connector. With a flag set, the restart goes through the config topic (KIP-745)."""
 
     connector: str
@@ -179,7 +180,7 @@ class RestartConnector:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartTask:
+class RestartTask(Asks[None]):
     """Restart a task."""
 
     connector: str
@@ -187,35 +188,35 @@ class RestartTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(Asks[dict[str, replies.UsedTopics]]):
     """List the topics that a connector has used."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class ResetTopics:
+class ResetTopics(Asks[None]):
     """Clear the list of topics that a connector has used."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class Offsets(Asks[replies.OffsetsPermit]):
     """Request permission to read a connector's offsets."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class ModifyOffsets:
+class ModifyOffsets(Asks[replies.OffsetsPermit]):
     """Request permission to write a stopped connector's offsets."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
-class PutTaskConfigs:
+class PutTaskConfigs(Asks[None]):
     """Publish the task configurations that a connector has made. `body` is what was signed (KIP-507)."""
 
     connector: str
@@ -226,7 +227,7 @@ class PutTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Asks[None]):
     """Run a fencing round before a task starts (KIP-618). `body` is what was signed (KIP-507)."""
 
     connector: str
@@ -236,7 +237,7 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggerLevel:
+class LoggerLevel(Asks[None]):
     """Set a logger's level on all workers."""
 
     namespace: str

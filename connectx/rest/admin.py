@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from connectx.core import verbs
-from connectx.core.messages import Done
 from connectx.rest import bodies
 from connectx.rest.request_handler import RequestHandler, in_path
 
@@ -50,8 +49,8 @@ class AdminResources:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics in Prometheus's text format."""
-        listed = await self._handler.ask(verbs.ListConnectors(("info", "status")))
-        connectors = listed.body if isinstance(listed, Done) else {}  # a worker that starts or ends has no answer
+        listed = await self._handler.body_of(verbs.ListConnectors(("info", "status")))
+        connectors = listed if isinstance(listed, dict) else {}  # a worker that starts or ends refuses to answer
         text = await self._handler.blocking(self._services.metrics, connectors)
         return Response(text, headers={"content-type": _PROMETHEUS})
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never, cast
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused, Reply
-from connectx.core.verbs import Verb
+from connectx.core.verbs import Asks, Verb
 from connectx.errors import RestError
 from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
@@ -64,6 +64,11 @@ class RequestHandler:
     async def ask(self, verb: Verb) -> Reply:
         """The core's reply."""
         return await self._within_limit(asyncio.wrap_future(self._put(verb)))
+
+    async def body_of(self, verb: Asks[T]) -> T | Refused | Forwarded:
+        """The body that a verb asks for, or the reply that comes instead."""
+        reply = await self.ask(cast("Verb", verb))
+        return cast("T", reply.body) if isinstance(reply, Done) else reply
 
     async def answers_in(self, timeout_ms: int) -> bool:
         """True when the core answers within `timeout_ms`."""

@@ -7,14 +7,14 @@ ConnectorPluginsResource.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from connectx.core import verbs
-from connectx.core.messages import Done
+from connectx.core.messages import Forwarded, Refused
+from connectx.core.replies import OffsetsPermit, WorkerPlace
 from connectx.core.verbs import Verb
 from connectx.errors import RestError
 from connectx.model.group import ProtocolVersion
@@ -92,10 +92,9 @@ class Resources:
         """Change some keys of a configuration (KIP-477); null removes one."""
         body = await self._handler.body(request)
         patch = bodies.parse_config(body)
-        reply = await self._handler.ask(verbs.ConnectorConfig(_connector(request), leader=True))
-        if not isinstance(reply, Done):
-            return await self._handler.respond(request, body, reply)
-        current: Mapping[str, str | None] = reply.body
+        current = await self._handler.body_of(verbs.ConnectorConfig(_connector(request), leader=True))
+        if isinstance(current, Refused | Forwarded):
+            return await self._handler.respond(request, body, current)
         merged = {key: value for key, value in {**current, **patch}.items() if patch.get(key, "") is not None}
         config = bodies.with_name(merged, _connector(request))
         await self._validate(config)
@@ -103,10 +102,10 @@ class Resources:
 
     async def tasks_config(self, request: Request) -> Response:
         """Configurations of the tasks by task id, as Kafka Connect gave them before 4.0."""
-        reply = await self._handler.ask(verbs.Tasks(_connector(request)))
-        if not isinstance(reply, Done):
-            return await self._handler.respond(request, b"", reply)
-        return JSONResponse({"{connector}-{task}".format(**task["id"]): task["config"] for task in reply.body})
+        tasks = await self._handler.body_of(verbs.Tasks(_connector(request)))
+        if isinstance(tasks, Refused | Forwarded):
+            return await self._handler.respond(request, b"", tasks)
+        return JSONResponse({"{connector}-{task}".format(**task["id"]): task["config"] for task in tasks})
 
     async def restart(self, request: Request) -> Response:
         """Restart a connector, with its tasks when asked to (KIP-745)."""
@@ -134,28 +133,28 @@ class Resources:
 
     async def read_offsets(self, request: Request) -> Response:
         """Committed offsets of a connector."""
-        reply = await self._handler.ask(verbs.Offsets(_connector(request)))
-        if not isinstance(reply, Done):
-            return await self._handler.respond(request, b"", reply)
-        offsets = await self._handler.blocking(self._services.read_offsets, *_permitted(request, reply))
+        permit = await self._handler.body_of(verbs.Offsets(_connector(request)))
+        if isinstance(permit, Refused | Forwarded):
+            return await self._handler.respond(request, b"", permit)
+        offsets = await self._handler.blocking(self._services.read_offsets, *_permitted(request, permit))
         return JSONResponse({"offsets": offsets})
 
     async def alter_offsets(self, request: Request) -> Response:
         """Set offsets of a stopped connector."""
         body = await self._handler.body(request)
         offsets = bodies.parse_offsets(body)
-        reply = await self._handler.ask(verbs.ModifyOffsets(_connector(request)))
-        if not isinstance(reply, Done):
-            return await self._handler.respond(request, body, reply)
-        message = await self._handler.blocking(self._services.alter_offsets, *_permitted(request, reply), offsets)
+        permit = await self._handler.body_of(verbs.ModifyOffsets(_connector(request)))
+        if isinstance(permit, Refused | Forwarded):
+            return await self._handler.respond(request, body, permit)
+        message = await self._handler.blocking(self._services.alter_offsets, *_permitted(request, permit), offsets)
         return JSONResponse({"message": message})
 
     async def reset_offsets(self, request: Request) -> Response:
         """Forget the offsets of a stopped connector."""
-        reply = await self._handler.ask(verbs.ModifyOffsets(_connector(request)))
-        if not isinstance(reply, Done):
-            return await self._handler.respond(request, b"", reply)
-        message = await self._handler.blocking(self._services.reset_offsets, *_permitted(request, reply))
+        permit = await self._handler.body_of(verbs.ModifyOffsets(_connector(request)))
+        if isinstance(permit, Refused | Forwarded):
+            return await self._handler.respond(request, b"", permit)
+        message = await self._handler.blocking(self._services.reset_offsets, *_permitted(request, permit))
         return JSONResponse({"message": message})
 
     # -------------------------------------------------------------------------------------------------- plugins
@@ -190,15 +189,14 @@ class Resources:
     async def _leader_elsewhere(self) -> str | None:
         """URL of the leader when it is another worker: validation is left to it."""
         worker = await self._worker()
-        leader: str | None = worker["leader_url"]
+        leader = worker["leader_url"]
         return leader if leader and leader != worker["url"] else None
 
-    async def _worker(self) -> Mapping[str, Any]:
+    async def _worker(self) -> WorkerPlace:
         """This worker's place in the group; any worker answers that at any time."""
-        reply = await self._handler.ask(verbs.Worker())
-        assert isinstance(reply, Done), "a worker describes itself in every phase"
-        body: Mapping[str, Any] = reply.body
-        return body
+        place = await self._handler.body_of(verbs.Worker())
+        assert not isinstance(place, Refused | Forwarded), "a worker describes itself in every phase"
+        return place
 
     async def _validate(self, config: Mapping[str, str | None]) -> None:
         result = await self._handler.blocking(self._services.validate, config)
@@ -220,8 +218,8 @@ def _connector(request: Request) -> str:
     return in_path(request, "connector")
 
 
-def _permitted(request: Request, reply: Done) -> tuple[str, ConnectorType, Mapping[str, str | None]]:
-    return _connector(request), ConnectorType(reply.body["type"]), reply.body["config"]
+def _permitted(request: Request, permit: OffsetsPermit) -> tuple[str, ConnectorType, Mapping[str, str | None]]:
+    return _connector(request), ConnectorType(permit["type"]), permit["config"]
 
 
 def _flag(request: Request, name: str) -> bool:

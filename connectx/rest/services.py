@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
 from connectx.core.messages import Reply
+from connectx.core.replies import Expanded
 from connectx.core.verbs import Verb
 from connectx.model.states import ConnectorType
 
@@ -68,8 +69,8 @@ class Services(Protocol):
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         """Forget all offsets; returns the message for the user. Permission as with `alter_offsets`."""
 
-    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
-        """Metrics in Prometheus's text format; `connectors` is what LIST_CONNECTORS shows with `expand` info."""
+    def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
+        """Metrics in Prometheus's text format; `connectors`: what ListConnectors shows with `expand`."""
 
     def loggers(self) -> Mapping[str, Mapping[str, Any]]:
         """Name to {"level", "last_modified"} of every logger."""

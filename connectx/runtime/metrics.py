@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from connectx.core.replies import Expanded
 from connectx.kafka.group import GroupRequests
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
@@ -111,7 +112,7 @@ class WorkerMetrics(Collector):
         self._rebalanced_ms: int | None = None
         self._duplicated = 0
         self._lost = 0
-        self._connectors: Mapping[str, Any] = {}
+        self._connectors: Mapping[str, Expanded] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -144,7 +145,7 @@ class WorkerMetrics(Collector):
                 case _:  # has no metric but its count
                     pass
 
-    def exposition(self, connectors: Mapping[str, Any]) -> bytes:
+    def exposition(self, connectors: Mapping[str, Expanded]) -> bytes:
         """All metrics as text; `connectors` is what `GET /connectors?expand=info&expand=status` shows."""
         with self._lock:
             self._connectors = connectors
@@ -241,9 +242,11 @@ class WorkerMetrics(Collector):
                 continue
             connector.add_metric([name, state.lower()], 1)
             shown = self._connectors.get(name, {})
-            info, version = shown.get("info", {}), shown.get("status", {}).get("connector", {}).get("version")
-            cls = info.get("config", {}).get("connector.class")
-            about.add_metric([name, cls or "", info.get("type", ""), version or ""], 1)
+            info, status = shown.get("info"), shown.get("status")
+            config = (info and info["config"]) or {}
+            version = status and status["connector"].get("version")
+            kind = info["type"] if info else ""
+            about.add_metric([name, config.get("connector.class") or "", kind, version or ""], 1)
         yield from (connector, task, about)
 
     def _of_group(self) -> Iterator[Metric]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from connectx.core.replies import Expanded
 from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, PluginNotFoundError, RestError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import delete_group_offsets, describe_group
@@ -123,7 +124,7 @@ class RestServices:
         cluster_id = self._topics.kafka_cluster_id or self._admin.cluster_id()
         return {"version": API_VERSION, "commit": "connectx", "kafka_cluster_id": cluster_id}
 
-    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
+    def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
         """What was counted, in Prometheus's text format."""
         return self._metrics.exposition(connectors)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from connectx.core import verbs
 from connectx.core.messages import Done
+from connectx.core.replies import ConnectorStatus
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
@@ -185,6 +188,6 @@ def test_a_paused_worker_that_wakes_as_a_zombie_gives_its_tasks_up() -> None:
 def _states(world: World) -> set[str]:
     reply = world.ask(verbs.ConnectorStatus, "c")
     assert isinstance(reply, Done)
-    body = reply.body
+    body = cast("ConnectorStatus", reply.body)
     states = {body["connector"]["state"]} | {task["state"] for task in body["tasks"]}
     return states if states != {"STOPPED", "UNASSIGNED"} else {"UNASSIGNED"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from connectx.core import verbs
 from connectx.core.messages import (
@@ -54,6 +54,7 @@ from connectx.core.messages import (
     WorkerStarted,
     WriteConfigRecords,
 )
+from connectx.core.replies import WorkerPlace
 from connectx.core.settings import CoreSettings, SignatureCheck
 from connectx.core.timer_keys import GroupTimer, TimerKey
 from connectx.core.verbs import Verb
@@ -214,12 +215,11 @@ class WorkerScript:
     def ask(self, verb: Verb, request_id: int = 77) -> Step:
         return self.do(Request(request_id, verb))
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> WorkerPlace:
         """What the worker says of itself and its place in the group."""
         (reply,) = self.ask(verbs.Worker(), 99).effects
         assert isinstance(reply, Done)
-        body: dict[str, Any] = reply.body
-        return body
+        return cast("WorkerPlace", reply.body)
 
     # --------------------------------------------------------------------------------------------- internal topics
 

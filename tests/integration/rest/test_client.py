@@ -12,6 +12,7 @@ import pytest
 
 from connectx.core import verbs
 from connectx.core.messages import Done, Refused, Reply
+from connectx.core.replies import ConnectorInfo, ConnectorState, ConnectorStatus, Expanded, TaskInfo, UsedTopics
 from connectx.core.verbs import Verb
 from connectx.errors import (
     ConfigRejectedError,
@@ -30,8 +31,9 @@ from connectx.rest.client import InternalClient, RestClient
 Serve = Callable[..., Any]
 
 KEY = SessionKeyRecord(bytes(range(32)), "HmacSHA256", 0)
-INFO = {"name": "f1", "config": {"name": "f1", "k": "v"}, "tasks": [], "type": "source"}
-STATUS = {"name": "f1", "connector": {"state": "RUNNING", "worker_id": "127.0.0.1:1"}, "tasks": [], "type": "source"}
+INFO: ConnectorInfo = {"name": "f1", "config": {"name": "f1", "k": "v"}, "tasks": [], "type": "source"}
+RUNNING: ConnectorState = {"state": "RUNNING", "worker_id": "127.0.0.1:1", "version": None}
+STATUS: ConnectorStatus = {"name": "f1", "connector": RUNNING, "tasks": [], "type": "source"}
 NAME = "a/b ü"
 
 
@@ -114,7 +116,7 @@ def test_a_method_is_one_verb_whatever_the_name_holds(
 def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
-    shown = {"f1": {"info": INFO, "status": STATUS}}
+    shown: dict[str, Expanded] = {"f1": {"info": INFO, "status": STATUS}}
     answers = {
         verbs.ListConnectors: lambda verb: Done(1, 200, shown if verb.expand else ["f1", "f2", "gone"]),
         verbs.ConnectorInfo: lambda verb: (
@@ -126,11 +128,14 @@ def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
 
 def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., RestClient]) -> None:
     permitted = Done(1, 200, {"type": "sink", "config": {}})
+    expanded: dict[str, Expanded] = {"f1": {}}
+    tasks: list[TaskInfo] = [{"id": {"connector": "f1", "task": 0}, "config": {}}]
+    topics: dict[str, UsedTopics] = {NAME: {"topics": ["t2", "t1"]}}
     answers = {
-        verbs.ListConnectors: lambda verb: Done(1, 200, {"f1": {}} if verb.expand else ["b", "a"]),
+        verbs.ListConnectors: lambda verb: Done(1, 200, expanded if verb.expand else ["b", "a"]),
         verbs.Create: Done(1, 201, INFO),
-        verbs.Tasks: Done(1, 200, [{"id": {"connector": "f1", "task": 0}, "config": {}}]),
-        verbs.Topics: lambda verb: Done(1, 200, {verb.connector: {"topics": ["t2", "t1"]}}),
+        verbs.Tasks: Done(1, 200, tasks),
+        verbs.Topics: Done(1, 200, topics),
         verbs.Offsets: permitted,
         verbs.ModifyOffsets: permitted,
         verbs.ConnectorConfig: Done(1, 200, {"name": NAME, "old": "1"}),

@@ -15,23 +15,24 @@ from connectx.api.attached.cluster import attach
 from connectx.cli import app
 from connectx.core import verbs
 from connectx.core.messages import Done
+from connectx.core.replies import Config, ConnectorInfo, ConnectorState, ConnectorStatus, Expanded
 from connectx.errors import RestError
 
-CONFIG = {
+CONFIG: Config = {
     "name": "orders",
     "connector.class": "FileStreamSource",
     "connection.password": "geheim",
     "connection.url": "postgresql://app:geheim@db/orders",
 }
-INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
-STATUS = {"name": "orders", "connector": {"state": "RUNNING", "worker_id": "a:1"}, "tasks": [], "type": "source"}
+INFO: ConnectorInfo = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
+RUNNING: ConnectorState = {"state": "RUNNING", "worker_id": "a:1", "version": None}
+STATUS: ConnectorStatus = {"name": "orders", "connector": RUNNING, "tasks": [], "type": "source"}
+EXPANDED: dict[str, Expanded] = {"orders": {"status": STATUS, "info": INFO}}
 ANSWERS = {
     verbs.ConnectorInfo: Done(1, 200, INFO),
     verbs.ConnectorConfig: Done(1, 200, CONFIG),
     verbs.ConnectorStatus: Done(1, 200, STATUS),
-    verbs.ListConnectors: lambda verb: Done(
-        1, 200, {"orders": {"status": STATUS, "info": INFO}} if verb.expand else ["orders"]
-    ),
+    verbs.ListConnectors: lambda verb: Done(1, 200, EXPANDED if verb.expand else ["orders"]),
     verbs.PutConfig: Done(1, 200, INFO),
 }
 

@@ -11,6 +11,7 @@ import connectx.api.connector
 from connectx.api.connector import Connector
 from connectx.core import verbs
 from connectx.core.messages import Done, Refused, Reply
+from connectx.core.replies import Config, ConnectorInfo, ConnectorState, ConnectorStatus
 from connectx.core.verbs import Verb
 from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
 from connectx.rest.client import RestClient
@@ -18,16 +19,17 @@ from connectx.rest.client import RestClient
 Serve = Callable[..., Any]
 
 MISSING = Refused(1, 404, "Connector orders not found")
-CONFIG = {"name": "orders", "connector.class": "FileStreamSource", "db.password": "geheim", "old": "1"}
-INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
+CONFIG: Config = {"name": "orders", "connector.class": "FileStreamSource", "db.password": "geheim", "old": "1"}
+INFO: ConnectorInfo = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
 TRACE = "Traceback (most recent call last):\n  File ...\nOSError: <no> postgresql://u:geheim@h/db"
 
 
 def status(connector: str, *tasks: str) -> Reply:
-    def at(state: str) -> dict[str, str]:
-        return {"state": state, "worker_id": "127.0.0.1:1"} | ({"trace": TRACE} if state == "FAILED" else {})
+    def at(state: str) -> ConnectorState:
+        shown: ConnectorState = {"state": state, "worker_id": "127.0.0.1:1", "version": None}
+        return {**shown, "trace": TRACE} if state == "FAILED" else shown
 
-    body = {
+    body: ConnectorStatus = {
         "name": "orders",
         "connector": at(connector),
         "tasks": [{"id": number, **at(state)} for number, state in enumerate(tasks)],
@@ -128,7 +130,7 @@ def test_verbs_are_kafka_connects(attach: Attach) -> None:
 
 
 def test_config_is_a_mapping_that_changes_through_the_cluster(attach: Attach) -> None:
-    changed = {**INFO, "config": {**CONFIG, "new": "2"}}
+    changed: ConnectorInfo = {**INFO, "config": {**CONFIG, "new": "2"}}
     connector, worker = attach({verbs.PutConfig: Done(1, 200, changed)})
     config = connector.config
     assert (dict(config), config["db.password"]) == (CONFIG, "geheim")
@@ -190,7 +192,7 @@ def test_wait_ends_when_the_connector_and_its_tasks_are_there(
 
 
 def test_waiting_counts_tasks_that_no_worker_has_started_yet(attach: Attach) -> None:
-    two = {**INFO, "tasks": [{"connector": "orders", "task": task} for task in range(2)]}
+    two: ConnectorInfo = {**INFO, "tasks": [{"connector": "orders", "task": task} for task in range(2)]}
     answers = {
         verbs.ConnectorInfo: Done(1, 200, two),
         verbs.ConnectorStatus: in_turn(status("RUNNING", "RUNNING"), status("RUNNING", "RUNNING", "RUNNING")),

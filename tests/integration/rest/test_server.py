@@ -14,6 +14,7 @@ import pytest
 
 from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused
+from connectx.core.replies import ConnectorInfo, ConnectorState, ConnectorStatus
 from connectx.core.verbs import Verb
 from connectx.errors import ListenerError, ListenerTakenError
 from connectx.model.states import ConnectorType, TargetState
@@ -23,8 +24,9 @@ from connectx.rest.server import RestServer
 
 Serve = Callable[..., Any]
 
-INFO = {"name": "f1", "config": {"name": "f1"}, "tasks": [], "type": "source"}
-STATUS = {"name": "f1", "connector": {"state": "RUNNING", "worker_id": "127.0.0.1:1"}, "tasks": [], "type": "source"}
+INFO: ConnectorInfo = {"name": "f1", "config": {"name": "f1"}, "tasks": [], "type": "source"}
+RUNNING: ConnectorState = {"state": "RUNNING", "worker_id": "127.0.0.1:1", "version": None}
+STATUS: ConnectorStatus = {"name": "f1", "connector": RUNNING, "tasks": [], "type": "source"}
 
 
 def error(status: int, message: str) -> dict[str, object]:

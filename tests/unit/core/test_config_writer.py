@@ -17,6 +17,7 @@ from connectx.core.messages import (
     Step,
     WriteConfigRecords,
 )
+from connectx.core.replies import ConnectorInfo, TaskRef
 from connectx.core.timer_keys import WorkerTimer
 from connectx.core.verbs import Verb
 from connectx.model.config_records import (
@@ -52,8 +53,9 @@ from tests.support.worker_script import (
 
 READ_MS = 30_000
 STEP_DOWN = "This worker does not lead the group any more; the request can be retried"
-NEW, C = {"name": "n", "config": SOURCE, "tasks": [], "type": "source"}, {"name": "c", "type": "source"}
-TASKS_OF_C = [{"connector": "c", "task": number} for number in range(2)]
+NEW: ConnectorInfo = {"name": "n", "config": SOURCE, "tasks": [], "type": "source"}
+TASKS_OF_C: list[TaskRef] = [{"connector": "c", "task": number} for number in range(2)]
+CHANGED: ConnectorInfo = {"name": "c", "config": {"x": "1"}, "tasks": TASKS_OF_C, "type": "source"}
 DELETE, PAUSE, STOP = verbs.Delete("c"), verbs.Pause("c"), verbs.Stop("c")
 DELETED = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0))
 PAUSED, STOPPED = (resting(TargetState.PAUSED),), (resting(TargetState.STOPPED),)
@@ -107,7 +109,7 @@ def written(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
         pytest.param(
             verbs.PutConfig("c", {"x": "1"}, SOURCE),
             [((ConnectorConfigRecord("c", {"x": "1"}),), True), "read"],
-            Done(77, 200, C | {"config": {"x": "1"}, "tasks": TASKS_OF_C}),
+            Done(77, 200, CHANGED),
             id="put over what is expected",
         ),
         pytest.param(DELETE, [(DELETED, True), "read"], Done(77, 204), id="delete"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,6 +31,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
+from connectx.core.replies import ConnectorStatus
 from connectx.core.verbs import Verb
 from connectx.model.config_records import (
     ConnectorConfigRecord,
@@ -360,9 +361,10 @@ def test_a_restart_with_flags_is_a_command_in_the_config_topic_and_answers_with_
     done = script.carry_out()
     assert restarted(done) == expected
     (answer,) = of_kind(done, Done)
+    plan = cast("ConnectorStatus", answer.body)
     shown: dict[str | TaskId, str] = {
-        "c": answer.body["connector"]["state"],
-        **{TaskId("c", task["id"]): task["state"] for task in answer.body["tasks"]},
+        "c": plan["connector"]["state"],
+        **{TaskId("c", task["id"]): task["state"] for task in plan["tasks"]},
     }
     assert answer.status == 202
     assert [subject for subject, state in shown.items() if state == "RESTARTING"] == expected
