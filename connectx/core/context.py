@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
@@ -121,14 +120,6 @@ class Context:
     def signal(self, *signals: Signal) -> None:
         """Report to the parts that a signal concerns, after the present call."""
         self.signals.extend(signals)
-
-    def pass_on(self, outputs: Iterable[Effect | Signal]) -> None:
-        """Order the effects among `outputs` and report the signals."""
-        for output in outputs:
-            if isinstance(output, Signal):
-                self.signal(output)
-            else:
-                self.emit(output)
 
     def ignore(self, reason: Ignored) -> None:
         """Show that nothing is taken from this step's stimulus, and why."""

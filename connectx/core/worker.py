@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from connectx.core.config_events import event_of
 from connectx.core.config_log import (
@@ -131,6 +131,7 @@ _REFERENCES = frozenset(
 _MOST_SIGNALS = 100_000
 """Signals that a step may route: one that ends needs a few for each operation and task that it ends."""
 
+_Answer = TypeVar("_Answer", bound=Answer)
 _WorkStimulus = (
     ConnectorStarted
     | ConnectorStateReached
@@ -156,7 +157,7 @@ class WorkerCore:
 
     def __init__(self, settings: CoreSettings) -> None:
         self.context = Context(settings)
-        self.membership = Membership(settings.worker)
+        self.membership = Membership(self.context)
         self.writer = ConfigWriter(self.context)
         self.fencing = FencingRounds(self.context, self.writer)
         self.leadership = Leadership(self.context, self.writer)
@@ -263,39 +264,38 @@ class WorkerCore:
 
     def _on_group(self, answer: GroupStimulus) -> None:
         if self.membership.awaits(answer):
-            self.context.pass_on(self.membership.handle(answer, self.context.now_ms))
+            self.membership.on_answer(answer)
         else:
             self.context.ignore(NotPending(answer.request_id))
 
     def _on_answer(self, answer: Answer) -> None:  # one line per request that is answered: a table
-        waiting = self.context.pending.waiting.pop(answer.request_id, None)
-        match waiting, answer:
-            case OperationWritten(), ConfigRecordsWritten():
-                self.writer.on_written(answer)
-            case OperationReadBack(), ConfigReadToEnd():
-                self.writer.on_read(answer)
-            case RoundRead(connector), ConfigReadToEnd():
-                self.fencing.on_read(connector, answer)
-            case RoundFenced(connector), ProducersFenced():
-                self.fencing.on_producers_fenced(connector, answer)
-            case AssignmentRead(), ConfigReadToEnd():
-                self.rebalance.on_config_read(answer)
-            case LeaderClaimed(), ConfigWritesClaimed():
-                self.leadership.on_claimed(answer)
-            case LeaderKeyCreated(), SessionKeyCreated():
-                self.leadership.on_session_key(answer)
-            case TaskFenced(task), FenceRequestAnswered():
-                self.tasks.on_fence_request_answered(task, answer)
-            case TaskRead(task), ConfigReadToEnd():
-                self.tasks.on_config_read(task, answer)
-            case ConnectorConfigsSent(connector), TaskConfigsSent():
-                self.connectors.on_task_configs_sent(connector, answer)
-            case RequestRead(), ConfigReadToEnd():
-                self.requests.on_config_read(waiting, answer)
-            case None, _:
+        match waiting := self.context.pending.waiting.pop(answer.request_id, None):
+            case OperationWritten():
+                self.writer.on_written(_require(answer, ConfigRecordsWritten))
+            case OperationReadBack():
+                self.writer.on_read(_require(answer, ConfigReadToEnd))
+            case RoundRead(connector):
+                self.fencing.on_read(connector, _require(answer, ConfigReadToEnd))
+            case RoundFenced(connector):
+                self.fencing.on_producers_fenced(connector, _require(answer, ProducersFenced))
+            case AssignmentRead():
+                self.rebalance.on_config_read(_require(answer, ConfigReadToEnd))
+            case LeaderClaimed():
+                self.leadership.on_claimed(_require(answer, ConfigWritesClaimed))
+            case LeaderKeyCreated():
+                self.leadership.on_session_key(_require(answer, SessionKeyCreated))
+            case TaskFenced(task):
+                self.tasks.on_fence_request_answered(task, _require(answer, FenceRequestAnswered))
+            case TaskRead(task):
+                self.tasks.on_config_read(task, _require(answer, ConfigReadToEnd))
+            case ConnectorConfigsSent(connector):
+                self.connectors.on_task_configs_sent(connector, _require(answer, TaskConfigsSent))
+            case RequestRead():
+                self.requests.on_config_read(waiting, _require(answer, ConfigReadToEnd))
+            case None:
                 self.context.ignore(NotPending(answer.request_id))
             case _:
-                raise AssertionError(f"{waiting} was answered by {type(answer).__name__}")
+                assert_never(waiting)
 
     def _dispatch_work(self, stimulus: _WorkStimulus) -> None:
         match stimulus:
@@ -351,8 +351,7 @@ class WorkerCore:
             case JoinPreparing():
                 self.rebalance.on_join_preparing(signal)
             case Elected():
-                assignments = self.leadership.assign(signal)
-                self.context.pass_on(self.membership.assignments(signal.generation, assignments, self.context.now_ms))
+                self.membership.assignments(signal.generation, self.leadership.assign(signal))
             case AssignmentReceived():
                 self.rebalance.on_assignment(signal)
             case MembershipLost(reason, error):
@@ -370,7 +369,7 @@ class WorkerCore:
         if self.context.phase is WorkerPhase.STARTING:
             self.context.move(WorkerPhase.RUNNING)
             self.context.record(payloads.WorkerStarted(self.context.settings.url))
-            self.context.pass_on(self.membership.start(self.context.now_ms))
+            self.membership.start()
 
     def _begin_shutdown(self, reason: Cause) -> None:
         if self.context.phase in (WorkerPhase.STARTING, WorkerPhase.RUNNING):
@@ -385,7 +384,7 @@ class WorkerCore:
         self.writer.close(error)
         self._route()
         self.context.move(WorkerPhase.STOPPED)
-        self.context.pass_on(self.membership.leave())
+        self.membership.leave()
         self.context.record(payloads.WorkerStopped())
         fatal = self.rebalance.fatal_error
         self.context.emit(WorkerShutDown(None if fatal is None else cause_text(fatal)))
@@ -393,7 +392,7 @@ class WorkerCore:
     def _on_timer(self, stimulus: TimerFired) -> None:
         if isinstance(stimulus.key, GroupTimer):
             if self.membership.awaits(stimulus):
-                self.context.pass_on(self.membership.handle(stimulus, self.context.now_ms))
+                self.membership.on_timer(stimulus)
             else:
                 self.context.ignore(TimerReplaced(stimulus.key))
         elif self.context.timers.accept(stimulus):
@@ -478,7 +477,7 @@ class WorkerCore:
     def _on_written(self, outcome: WriteOutcome) -> None:
         if outcome.fenced:
             self.leadership.on_claim_lost(outcome.error or "fenced by a newer leader")
-            self.context.pass_on(self.membership.confirm(self.context.now_ms))
+            self.membership.confirm()
         match outcome.origin:
             case RequestOrigin(request_id):
                 self.requests.on_written(outcome, request_id)
@@ -512,3 +511,9 @@ class WorkerCore:
             case _:
                 assert_never(record)
         self.leadership.on_status(record)
+
+
+def _require(answer: Answer, kind: type[_Answer]) -> _Answer:
+    """Return the answer as the kind that the effect is answered by."""
+    assert isinstance(answer, kind), f"a {kind.__name__} was awaited, and {answer} came"
+    return answer

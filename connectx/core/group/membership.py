@@ -1,7 +1,7 @@
 """One member of the worker group: finds the coordinator, joins, syncs, sends heartbeats, rejoins.
 
-It decides when to send which group request and what an answer means for membership. It never decides what work runs,
-waits or reads a clock: it signals the herder, which hands in metadata (`prepared`) and, as leader, `assignments`.
+It decides when to send which group request and what an answer means for membership. It never decides what work runs: it
+signals the herder, which hands in metadata (`prepared`) and, as leader, `assignments`.
 
 Mirrors Kafka's AbstractCoordinator (classic group protocol) and the coordinator handling of Kafka Connect's
 WorkerCoordinator (KAFKA-9184). Two differences, both on the safe side: the session also ends by the member's own
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, assert_never
 
+from connectx.core.context import Context
 from connectx.core.messages import (
     CoordinatorFound,
     FindCoordinator,
-    GroupEffect,
     GroupRequestFailed,
     GroupStimulus,
     HeartbeatReplied,
@@ -28,7 +28,6 @@ from connectx.core.messages import (
     SendJoinGroup,
     SendLeaveGroup,
     SendSyncGroup,
-    SetTimer,
     SyncGroupReplied,
     TimerFired,
 )
@@ -40,14 +39,12 @@ from connectx.core.signals import (
     FatalGroupError,
     JoinPreparing,
     MembershipLost,
-    MemberSignal,
 )
-from connectx.core.timer_keys import GroupTimer, TimerKey
+from connectx.core.timer_keys import GroupTimer
 from connectx.core.timers import Timers
 from connectx.model import causes
 from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
-from connectx.model.worker_config import WorkerConfig
 
 NO_GENERATION = -1
 
@@ -126,18 +123,15 @@ MEMBERSHIP_MOVES: Final[Moves[MembershipState]] = {
 """`leave` leads to STOPPED from every state."""
 
 
-Output = GroupEffect | SetTimer | MemberSignal
-
-
 @dataclass(slots=True)
 class Membership:
-    """The state machine. Change it only through its methods; each returns what to do, in order.
+    """The state machine. Change it only through its methods.
 
     Its requests have their own numbers, 1, 2, ...: only answers of the coordinator carry them. An answer to a request
     that is no longer awaited, and a timer of an old token, change nothing.
     """
 
-    settings: WorkerConfig
+    context: Context
     state: MembershipState = MembershipState.STOPPED
     member_id: str = ""
     generation: int = NO_GENERATION
@@ -166,219 +160,247 @@ class Membership:
 
     # ---------------------------------------------------------------------------------------- the herder's calls
 
-    def start(self, now_ms: int) -> list[Output]:
+    def start(self) -> None:
         """Begin to join the group, from STOPPED or FAILED; nothing otherwise."""
         if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
-            return []
+            return
         self.failures = 0
         self.rejoin_reason = causes.WorkerStarts()
         self._move(MembershipState.FINDING)
-        self.unknown_since_ms = now_ms
-        deadline = self.timers.set(GroupTimer.UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
-        return [deadline, FindCoordinator(self._new_request())]
+        self._limit_search()
+        self._find_coordinator()
 
-    def request_rejoin(self, reason: Cause, now_ms: int) -> list[Output]:
+    def request_rejoin(self, reason: Cause) -> None:
         """Rejoin: immediately when stable, else as soon as possible; nothing when a join is being prepared already."""
         if self.state is MembershipState.STABLE:
-            return self._prepare_join(reason)
-        if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
+            self._prepare_join(reason)
+        elif self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
             self.rejoin_reason = self.rejoin_reason or reason
-        return []
 
-    def confirm(self, now_ms: int) -> list[Output]:
+    def confirm(self) -> None:
         """Send a heartbeat now, to learn whether this is still a member."""
-        return self._send_heartbeat(now_ms) if self.state is MembershipState.STABLE else []
+        if self.state is MembershipState.STABLE:
+            self._send_heartbeat()
 
-    def prepared(self, protocols: tuple[MemberMetadata, ...], now_ms: int) -> list[Output]:
+    def prepared(self, protocols: tuple[MemberMetadata, ...]) -> None:
         """Answer to JoinPreparing: metadata by preference. Nothing in another state (the join was called off)."""
-        if self.state is not MembershipState.PREPARING:
-            return []
-        self.protocols = protocols
-        return self._send_join()
+        if self.state is MembershipState.PREPARING:
+            self.protocols = protocols
+            self._send_join()
 
-    def assignments(self, generation: int, assignments: Mapping[str, Assignment], now_ms: int) -> list[Output]:
+    def assignments(self, generation: int, assignments: Mapping[str, Assignment]) -> None:
         """Answer to Elected: member id to assignment. Nothing when that generation has been given up meanwhile."""
-        if self.state is not MembershipState.ELECTED or generation != self.generation:
-            return []
-        return self._send_sync(dict(assignments))
+        if self.state is MembershipState.ELECTED and generation == self.generation:
+            self._send_sync(dict(assignments))
 
-    def leave(self) -> list[Output]:
+    def leave(self) -> None:
         """Leave the group and forget everything about it; LeaveGroup is sent if there is an id to leave with."""
         member_id, reachable = self.member_id, self.state is not MembershipState.FINDING
         self._stop(MembershipState.STOPPED)
         self.member_id = ""
-        return [SendLeaveGroup(self._next_id(), member_id)] if member_id and reachable else []
+        if member_id and reachable:
+            self.context.emit(SendLeaveGroup(self._next_id(), member_id))
 
     # ------------------------------------------------------------------------------------------------- stimuli
 
-    def handle(self, stimulus: GroupStimulus | TimerFired, now_ms: int) -> list[Output]:
-        """Take in an answer of the coordinator or one of its timers."""
-        if isinstance(stimulus, TimerFired):
-            return self._timer_fired(stimulus.key, now_ms) if self.timers.accept(stimulus) else []
-        if stimulus.request_id == self.heartbeat_request_id:
-            self.heartbeat_request_id = None
-            if isinstance(stimulus, HeartbeatReplied):
-                return self._heartbeat_replied(stimulus.error, now_ms)
-            if isinstance(stimulus, GroupRequestFailed):
-                return self._lose_coordinator(causes.CoordinatorLost(stimulus.reason), now_ms)
-        if stimulus.request_id != self.request_id:
-            return []
-        self.request_id = None
-        match stimulus:
-            case CoordinatorFound():
-                return self._coordinator_found(now_ms)
-            case JoinGroupReplied():
-                return self._join_replied(stimulus, now_ms)
-            case SyncGroupReplied():
-                return self._sync_replied(stimulus, now_ms)
-            case GroupRequestFailed(_, reason):
-                is_finding = self.state is MembershipState.FINDING
-                return (
-                    [self._back_off(now_ms)]
-                    if is_finding
-                    else self._lose_coordinator(causes.CoordinatorLost(reason), now_ms)
-                )
-            case HeartbeatReplied():  # heartbeats have a number of their own
-                return []
+    def on_timer(self, stimulus: TimerFired) -> None:
+        """One of its timers has fired."""
+        if not self.timers.accept(stimulus):
+            return
+        match stimulus.key:
+            case GroupTimer.HEARTBEAT:
+                self._send_heartbeat()
+            case GroupTimer.UNKNOWN:
+                self.context.signal(CoordinatorUnknown(self.unknown_since_ms))
+            case GroupTimer.SESSION:
+                self._session_expired()
+            case GroupTimer.RETRY if self.state is MembershipState.FINDING:
+                self._find_coordinator()
+            case GroupTimer.RETRY:
+                self._prepare_join(self.rejoin_reason or causes.GroupRebalances())
             case _:
-                assert_never(stimulus)
+                raise AssertionError(f"{stimulus.key} is no timer of the member")
 
-    def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Output]:
-        if key is GroupTimer.HEARTBEAT:
-            return self._send_heartbeat(now_ms)
-        if key is GroupTimer.UNKNOWN:
-            return [CoordinatorUnknown(self.unknown_since_ms)]
-        if key is GroupTimer.SESSION:
-            reason = causes.SessionExpired(self.settings.session_timeout_ms)
-            lost = self._forget_generation(reason, None)
-            self.rejoin_reason = self.rejoin_reason or reason
-            is_finding = self.state is MembershipState.FINDING
-            return lost if is_finding else [*lost, *self._lose_coordinator(reason, now_ms)]
-        if self.state is MembershipState.FINDING:
-            return [FindCoordinator(self._new_request())]
-        return self._prepare_join(self.rejoin_reason or causes.GroupRebalances())
+    def on_answer(self, answer: GroupStimulus) -> None:
+        """The coordinator has answered a request, or the request failed."""
+        if answer.request_id == self.heartbeat_request_id:
+            self._on_heartbeat(answer)
+        elif answer.request_id == self.request_id:
+            self._on_request(answer)
 
-    def _coordinator_found(self, now_ms: int) -> list[Output]:
+    def _on_heartbeat(self, answer: GroupStimulus) -> None:
+        self.heartbeat_request_id = None
+        match answer:
+            case HeartbeatReplied():
+                self._heartbeat_replied(answer.error)
+            case GroupRequestFailed():
+                self._lose_coordinator(causes.CoordinatorLost(answer.reason))
+            case CoordinatorFound() | JoinGroupReplied() | SyncGroupReplied():
+                raise AssertionError(f"a heartbeat was answered by {type(answer).__name__}")
+            case _:
+                assert_never(answer)
+
+    def _on_request(self, answer: GroupStimulus) -> None:
+        self.request_id = None
+        match answer:
+            case CoordinatorFound():
+                self._coordinator_found()
+            case JoinGroupReplied():
+                self._join_replied(answer)
+            case SyncGroupReplied():
+                self._sync_replied(answer)
+            case GroupRequestFailed() if self.state is MembershipState.FINDING:
+                self._back_off()
+            case GroupRequestFailed():
+                self._lose_coordinator(causes.CoordinatorLost(answer.reason))
+            case HeartbeatReplied():
+                raise AssertionError("heartbeats have their own number")
+            case _:
+                assert_never(answer)
+
+    def _session_expired(self) -> None:
+        reason = causes.SessionExpired(self.context.settings.worker.session_timeout_ms)
+        self._forget_generation(reason, None)
+        self.rejoin_reason = self.rejoin_reason or reason
+        if self.state is not MembershipState.FINDING:
+            self._lose_coordinator(reason)
+
+    def _coordinator_found(self) -> None:
         self.timers.cancel(GroupTimer.UNKNOWN)
-        heartbeats = [] if self.generation == NO_GENERATION else self._send_heartbeat(now_ms)
+        if self.generation != NO_GENERATION:
+            self._send_heartbeat()
         if self.rejoin_reason is None:
             self._move(MembershipState.STABLE)
-            return heartbeats
-        return [*heartbeats, *self._prepare_join(self.rejoin_reason)]
+        else:
+            self._prepare_join(self.rejoin_reason)
 
-    def _join_replied(self, reply: JoinGroupReplied, now_ms: int) -> list[Output]:
+    def _join_replied(self, reply: JoinGroupReplied) -> None:
         if reply.error == "MEMBER_ID_REQUIRED":
             self.member_id = reply.member_id
-            return self._send_join()
-        if reply.error is not None:
-            return self._request_refused("JoinGroup", reply.error, now_ms)
+            self._send_join()
+        elif reply.error is not None:
+            self._request_refused("JoinGroup", reply.error)
+        else:
+            self._joined(reply)
+
+    def _joined(self, reply: JoinGroupReplied) -> None:
         self.failures = 0
         self.member_id, self.generation, self.leader_id = reply.member_id, reply.generation, reply.leader_id
         self.protocol = ProtocolVersion.of_wire_name(reply.protocol)
-        heartbeats = self._begin_heartbeats(now_ms)
+        self._begin_heartbeats()
         if self.member_id != self.leader_id:
-            return [*heartbeats, *self._send_sync({})]
-        self._move(MembershipState.ELECTED)
-        return [*heartbeats, Elected(self.generation, self.protocol, self.leader_id, dict(reply.members))]
+            self._send_sync({})
+        else:
+            self._move(MembershipState.ELECTED)
+            self.context.signal(Elected(self.generation, self.protocol, self.leader_id, dict(reply.members)))
 
-    def _sync_replied(self, reply: SyncGroupReplied, now_ms: int) -> list[Output]:
+    def _sync_replied(self, reply: SyncGroupReplied) -> None:
         if reply.error == "REBALANCE_IN_PROGRESS":
-            return self._prepare_join(self.rejoin_reason or causes.RebalanceSuperseded())
-        if reply.error is not None:
-            return self._request_refused("SyncGroup", reply.error, now_ms)
-        if reply.assignment is None or self.protocol is None:
-            return self._wait(causes.AssignmentMissing(), now_ms)
-        self._move(MembershipState.STABLE)
-        received = AssignmentReceived(self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment)
-        return [received, *(self._prepare_join(self.rejoin_reason) if self.rejoin_reason is not None else ())]
+            self._prepare_join(self.rejoin_reason or causes.RebalanceSuperseded())
+        elif reply.error is not None:
+            self._request_refused("SyncGroup", reply.error)
+        elif reply.assignment is None or self.protocol is None:
+            self._wait(causes.AssignmentMissing())
+        else:
+            self._move(MembershipState.STABLE)
+            self.context.signal(
+                AssignmentReceived(self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment)
+            )
+            if self.rejoin_reason is not None:
+                self._prepare_join(self.rejoin_reason)
 
-    def _heartbeat_replied(self, error: str | None, now_ms: int) -> list[Output]:
+    def _heartbeat_replied(self, error: str | None) -> None:
         if error is None or error == "REBALANCE_IN_PROGRESS":
-            session = self._session_timer(self.heartbeat_sent_ms)
+            self._limit_session(self.heartbeat_sent_ms)
             if self.state is not MembershipState.STABLE:  # a join is in progress, and its responses decide
-                return [session]
+                return
             self.failures = 0
-            return [session, *(self._prepare_join(causes.GroupRebalances()) if error else ())]
-        if error in RETRIABLE:
-            return []
-        return self._request_refused("Heartbeat", error, now_ms)
+            if error is not None:
+                self._prepare_join(causes.GroupRebalances())
+        elif error not in RETRIABLE:
+            self._request_refused("Heartbeat", error)
 
-    def _request_refused(self, request: str, error: str, now_ms: int) -> list[Output]:
+    def _request_refused(self, request: str, error: str) -> None:
         """What an error means that is the same for all requests."""
         reason = causes.GroupRequestRefused(request, error)
         if error in MEMBERSHIP_LOST:
-            lost = self._forget_generation(reason, error)
-            join_is_due = self.state in (MembershipState.PREPARING, MembershipState.WAITING)
-            return lost if join_is_due else [*lost, *self._prepare_join(self.rejoin_reason or reason)]
-        if error in FIND_AGAIN:
-            return self._lose_coordinator(reason, now_ms)
-        if error in RETRIABLE:
-            return self._wait(reason, now_ms)
-        self._stop(MembershipState.FAILED)
-        return [FatalGroupError(error)]
+            self._forget_generation(reason, error)
+            if self.state not in (MembershipState.PREPARING, MembershipState.WAITING):  # a join is due in those
+                self._prepare_join(self.rejoin_reason or reason)
+        elif error in FIND_AGAIN:
+            self._lose_coordinator(reason)
+        elif error in RETRIABLE:
+            self._wait(reason)
+        else:
+            self._stop(MembershipState.FAILED)
+            self.context.signal(FatalGroupError(error))
 
     # --------------------------------------------------------------------------------------------------- moves
 
-    def _prepare_join(self, reason: Cause) -> list[Output]:
+    def _find_coordinator(self) -> None:
+        self.context.emit(FindCoordinator(self._new_request()))
+
+    def _prepare_join(self, reason: Cause) -> None:
         self._move(MembershipState.PREPARING)
         self.rejoin_reason = reason
         self.request_id = None
-        return [JoinPreparing(reason)]
+        self.context.signal(JoinPreparing(reason))
 
-    def _send_join(self) -> list[Output]:
+    def _send_join(self) -> None:
         self._move(MembershipState.JOINING)
         self.rejoin_reason = None
         self.heartbeat_request_id = None
         self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)
-        timeouts_ms = self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms
-        return [SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols)]
+        settings = self.context.settings.worker
+        timeouts_ms = settings.session_timeout_ms, settings.rebalance_timeout_ms
+        self.context.emit(SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols))
 
-    def _send_sync(self, assignments: Mapping[str, Assignment]) -> list[Output]:
+    def _send_sync(self, assignments: Mapping[str, Assignment]) -> None:
         self._move(MembershipState.SYNCING)
-        return [SendSyncGroup(self._new_request(), self.generation, self.member_id, assignments)]
+        self.context.emit(SendSyncGroup(self._new_request(), self.generation, self.member_id, assignments))
 
-    def _send_heartbeat(self, now_ms: int) -> list[Output]:
+    def _send_heartbeat(self) -> None:
         """Send a heartbeat, unless one is unanswered, and set the time of the next."""
-        next_one = self.timers.set(GroupTimer.HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
-        if self.heartbeat_request_id is not None:
-            return [next_one]
-        self.heartbeat_request_id = self._next_id()
-        self.heartbeat_sent_ms = now_ms
-        return [SendHeartbeat(self.heartbeat_request_id, self.generation, self.member_id), next_one]
+        if self.heartbeat_request_id is None:
+            self.heartbeat_request_id = self._next_id()
+            self.heartbeat_sent_ms = self.context.now_ms
+            self.context.emit(SendHeartbeat(self.heartbeat_request_id, self.generation, self.member_id))
+        self._set_timer(GroupTimer.HEARTBEAT, self.context.settings.worker.heartbeat_interval_ms)
 
-    def _begin_heartbeats(self, now_ms: int) -> list[Output]:
-        session = self._session_timer(now_ms)
-        return [session, self.timers.set(GroupTimer.HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)]
+    def _begin_heartbeats(self) -> None:
+        self._limit_session(self.context.now_ms)
+        self._set_timer(GroupTimer.HEARTBEAT, self.context.settings.worker.heartbeat_interval_ms)
 
-    def _wait(self, reason: Cause, now_ms: int) -> list[Output]:
+    def _wait(self, reason: Cause) -> None:
         """Join again after the back-off; a member that was joining goes back to heartbeats of its old generation."""
         was_joining = self.state is MembershipState.JOINING
         self._move(MembershipState.WAITING)
         self.rejoin_reason = self.rejoin_reason or reason
-        heartbeats = self._begin_heartbeats(now_ms) if was_joining and self.generation != NO_GENERATION else []
-        return [*heartbeats, self._back_off(now_ms)]
+        if was_joining and self.generation != NO_GENERATION:
+            self._begin_heartbeats()
+        self._back_off()
 
-    def _lose_coordinator(self, reason: Cause, now_ms: int) -> list[Output]:
+    def _lose_coordinator(self, reason: Cause) -> None:
         was_joining = self.state is MembershipState.JOINING
         if self.state is not MembershipState.STABLE:
             self.rejoin_reason = self.rejoin_reason or reason
         self._move(MembershipState.FINDING)
         self.request_id = self.heartbeat_request_id = None
         self.timers.cancel(GroupTimer.HEARTBEAT)
-        self.unknown_since_ms = now_ms
-        deadline = self.timers.set(GroupTimer.UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
-        session = [self._session_timer(now_ms)] if was_joining and self.generation != NO_GENERATION else []
-        return [deadline, *session, self._back_off(now_ms)]
+        self._limit_search()
+        if was_joining and self.generation != NO_GENERATION:
+            self._limit_session(self.context.now_ms)
+        self._back_off()
 
-    def _forget_generation(self, reason: Cause, error: str | None) -> list[Output]:
+    def _forget_generation(self, reason: Cause, error: str | None) -> None:
         """Not a member any more. The id goes only when the coordinator does not know it, as in Kafka's client."""
-        lost: list[Output] = [] if self.generation == NO_GENERATION else [MembershipLost(reason, error)]
+        if self.generation != NO_GENERATION:
+            self.context.signal(MembershipLost(reason, error))
         self.generation = NO_GENERATION
         self.heartbeat_request_id = None
         self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = ""
-        return lost
 
     def _stop(self, state: MembershipState) -> None:
         self._move(state)
@@ -391,13 +413,23 @@ class Membership:
     def _move(self, after: MembershipState) -> None:
         self.state = moved(MEMBERSHIP_MOVES, self.state, after, "the member")
 
-    def _session_timer(self, from_ms: int) -> SetTimer:
-        return self.timers.set(GroupTimer.SESSION, from_ms + self.settings.session_timeout_ms)
+    def _limit_search(self) -> None:
+        """Report a coordinator that is still unknown after `heartbeat.interval.ms` (KAFKA-9184)."""
+        self.unknown_since_ms = self.context.now_ms
+        self._set_timer(GroupTimer.UNKNOWN, self.context.settings.worker.heartbeat_interval_ms)
 
-    def _back_off(self, now_ms: int) -> SetTimer:
-        backoff_ms = self.settings.retry_backoff_ms * 2 ** min(self.failures, 30)
+    def _limit_session(self, from_ms: int) -> None:
+        at_ms = from_ms + self.context.settings.worker.session_timeout_ms
+        self.context.emit(self.timers.set(GroupTimer.SESSION, at_ms))
+
+    def _back_off(self) -> None:
+        settings = self.context.settings.worker
+        backoff_ms = settings.retry_backoff_ms * 2 ** min(self.failures, 30)
         self.failures += 1
-        return self.timers.set(GroupTimer.RETRY, now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms))
+        self._set_timer(GroupTimer.RETRY, min(backoff_ms, settings.retry_backoff_max_ms))
+
+    def _set_timer(self, key: GroupTimer, delay_ms: int) -> None:
+        self.context.emit(self.timers.set(key, self.context.now_ms + delay_ms))
 
     def _next_id(self) -> int:
         self.last_request_id += 1

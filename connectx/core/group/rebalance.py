@@ -77,7 +77,7 @@ class Rebalance:
     def request_rejoin(self, reason: Cause) -> None:
         """Join the group again as soon as possible; what was assigned but not started yet is claimed all the same."""
         self.context.group.settled = False
-        self.context.pass_on(self.membership.request_rejoin(reason, self.context.now_ms))
+        self.membership.request_rejoin(reason)
 
     def on_delay_over(self) -> None:
         """The leader's delay for lost work has passed."""
@@ -92,7 +92,7 @@ class Rebalance:
         self.read_retries_left = _READ_RETRIES
         if self.phase is RebalancePhase.UNSYNCED:
             self._move(RebalancePhase.JOINING)
-            self.context.pass_on(self.membership.start(self.context.now_ms))
+            self.membership.start()
         else:
             self._after_read()
 
@@ -142,7 +142,7 @@ class Rebalance:
             MemberMetadata(version, settings.url, self.context.config.offset, self._allocation(version))
             for version in settings.worker.connect_protocol
         )
-        self.context.pass_on(self.membership.prepared(protocols, self.context.now_ms))
+        self.membership.prepared(protocols)
 
     def _allocation(self, version: ProtocolVersion) -> Assignment | None:
         group = self.context.group
@@ -235,7 +235,7 @@ class Rebalance:
         reason = causes.ConfigUnreadable(error)
         if self.phase is not RebalancePhase.UNSYNCED:
             self.on_lost(reason, None)
-            self.context.pass_on(self.membership.leave())
+            self.membership.leave()
             self._move(RebalancePhase.UNSYNCED)
         if not group.protocol.is_cooperative:
             self.context.set_timer(WorkerTimer.CONFIG_READ, settings.worker.worker_unsync_backoff_ms)

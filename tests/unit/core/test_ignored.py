@@ -117,7 +117,7 @@ def test_a_second_answer_is_late() -> None:
 def test_an_answer_of_another_kind_is_a_defect_that_names_both() -> None:
     script = leading()
     script.ask(verbs.Delete("c"))
-    with pytest.raises(AssertionError, match=r"OperationWritten\(\) was answered by ConfigReadToEnd"):
+    with pytest.raises(AssertionError, match=r"ConfigRecordsWritten was awaited, and ConfigReadToEnd"):
         script.do(ConfigReadToEnd(2))
 
 

@@ -26,7 +26,6 @@ from connectx.core.messages import (
     HeartbeatReplied,
     ProducersFenced,
     Request,
-    SetTimer,
     ShutdownRequested,
     StatusRecordRead,
     Stimulus,
@@ -129,10 +128,10 @@ MUTANTS = (
         (HEARTBEAT, HeartbeatReplied(5, "REBALANCE_IN_PROGRESS")),
     ),
     Mutant(
-        Rule.MEMBER_GOES_ON, Membership, "_back_off", lambda *_: SetTimer(GroupTimer.RETRY, 99, 0),
+        Rule.MEMBER_GOES_ON, Membership, "_back_off", nothing,
         (HEARTBEAT, GroupRequestFailed(5, "the connection was cut")),
     ),
-    Mutant(Rule.STOPPED_IS_EMPTY, Membership, "leave", lambda _: [], STOPPED),
+    Mutant(Rule.STOPPED_IS_EMPTY, Membership, "leave", nothing, STOPPED),
     Mutant(Rule.NEVER_BACK, ConfigLog, "apply", older_offset, read(TaskCommitRecord("c", 1))),
 )  # fmt: skip
 
