@@ -84,7 +84,7 @@ class Task:
             ended=lambda task, instance: None,
             providers=plugins.providers(config),
         )
-        self.runner: Runner = runner(order, services, plugins)
+        self.runner: Runner[Any, Any] = runner(order, services, plugins)
 
     def said(self, kind: type[T], count: int = 1) -> T:
         """Wait until it has posted `count` stimuli of a kind; return the last of these. A failure ends the wait."""

@@ -22,6 +22,7 @@ from connectx.core.source.messages import (
     CancelRequested,
     EffectFailed,
     PauseRequested,
+    Report,
     ReportFailed,
     ReportState,
     ReportStopped,
@@ -77,6 +78,7 @@ __all__ = [
     "QueryEnds",
     "Ranges",
     "Rebalance",
+    "Report",
     "ReportFailed",
     "ReportState",
     "ReportStopped",
@@ -84,6 +86,7 @@ __all__ = [
     "ResumeRequested",
     "RunBulk",
     "Seek",
+    "SinkAction",
     "SinkEffect",
     "SinkRequest",
     "SinkStarted",
@@ -226,7 +229,7 @@ class LeaveGroup:
     """Close the consumer. No answer, failures are logged."""
 
 
-SinkEffect = (
+SinkAction = (
     AwaitCommand
     | StartPlugin
     | JoinGroup
@@ -246,10 +249,10 @@ SinkEffect = (
     | DiscardBulk
     | StopPlugin
     | LeaveGroup
-    | ReportState
-    | ReportFailed
-    | ReportStopped
 )
+"""Effects in the world outside."""
+
+SinkEffect = SinkAction | Report
 
 # ---------------------------------------------------------------------------------------------------- stimuli
 

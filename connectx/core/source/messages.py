@@ -237,7 +237,7 @@ class ReportStopped:
     """Report to the worker that the loop has ended as asked. No answer."""
 
 
-SourceEffect = (
+SourceAction = (
     StartPlugin
     | ReadOffsets
     | Poll
@@ -258,10 +258,13 @@ SourceEffect = (
     | NotifyCommitted
     | StopPlugin
     | CloseProducer
-    | ReportState
-    | ReportFailed
-    | ReportStopped
 )
+"""Effects in the world outside."""
+
+Report = ReportState | ReportFailed | ReportStopped
+"""Effects that are reports to the worker."""
+
+SourceEffect = SourceAction | Report
 
 # ---------------------------------------------------------------------------------------------------- stimuli
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import fields, replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, assert_never
+from typing import Any, Generic, Protocol, TypeVar, assert_never
 
 from connectx.core.messages import (
     BeginTask,
@@ -35,10 +35,12 @@ from connectx.core.source.messages import (
     CancelRequested,
     FailureKind,
     PauseRequested,
+    Report,
     ReportFailed,
     ReportState,
     ReportStopped,
     ResumeRequested,
+    SourceRequest,
     StopRequested,
 )
 from connectx.model.events import Transition
@@ -51,31 +53,49 @@ from connectx.runtime.tasks.services import TaskEffect, TaskServices, WorkerGone
 log = logging.getLogger(__name__)
 
 _TOLD_CHARS = 4000
+StimulusT = TypeVar("StimulusT")
+StimulusT_co = TypeVar("StimulusT_co", covariant=True)
+StimulusT_contra = TypeVar("StimulusT_contra", contravariant=True)
+ActionT = TypeVar("ActionT")
+ActionT_co = TypeVar("ActionT_co", covariant=True)
+ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
 
 
 class TaskCancelled(BaseException):
     """Raised inside a call that blocks when the task was cancelled; the loop's core then ends without commits."""
 
 
-class LoopCore(Protocol):
+class LoopStep(Protocol[ActionT_co]):
+    """Outcome of handling one stimulus, in order."""
+
+    @property
+    def transitions(self) -> Sequence[Transition]:
+        """What changed."""
+
+    @property
+    def effects(self) -> Sequence[ActionT_co | Report]:
+        """What to do; only the last one has an answer."""
+
+
+class LoopCore(Protocol[StimulusT_contra, ActionT_co]):
     """A pure loop, such as SinkTaskCore."""
 
     @property
     def ended(self) -> bool:
         """True when nothing is accepted any more."""
 
-    def handle(self, stimulus: Any, now_ms: int) -> Any:
-        """Take one fact; return a step with `transitions` and `effects`."""
+    def handle(self, stimulus: StimulusT_contra | Begin | SourceRequest, now_ms: int) -> LoopStep[ActionT_co]:
+        """Take one fact; return what changed and what to do."""
 
 
-class TaskWorld(Protocol):
+class TaskWorld(Protocol[ActionT_contra, StimulusT_co]):
     """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `metrics`."""
 
     @property
     def gave_up(self) -> bool:
         """True once a stop has ended the task's wait for Spark's start, which fails the effect that waited."""
 
-    def carry_out(self, effect: Any) -> Any:
+    def carry_out(self, effect: ActionT_contra) -> StimulusT_co | None:
         """Do it and return its answer, None where it has none. Failures are answers, not exceptions."""
 
     def unblock(self) -> None:
@@ -88,7 +108,7 @@ class TaskWorld(Protocol):
         """Live numbers; from any thread, never blocks."""
 
 
-class Runner:
+class Runner(Generic[StimulusT, ActionT]):
     """One task instance (see `connectx.runtime.tasks.services.TaskRunner`). Subclasses define `set_up`.
 
     Args:
@@ -111,8 +131,8 @@ class Runner:
         self._cancelled = False
         self._ended = False
         self._paused = order.target_state is TargetState.PAUSED
-        self._core: LoopCore | None = None
-        self._world: TaskWorld | None = None
+        self._core: LoopCore[StimulusT, ActionT] | None = None
+        self._world: TaskWorld[ActionT, StimulusT] | None = None
         self.errors = RecordErrors(services.clock)
         self.plugins: TaskPlugins | None = None
         self._topics: frozenset[str] = frozenset()
@@ -122,7 +142,7 @@ class Runner:
         """Carry out InitTaskProducer, which only exactly-once source tasks get; False when the task has failed."""
         raise TypeError(f"{type(self).__name__} must define init_producer")
 
-    def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
+    def set_up(self) -> tuple[LoopCore[StimulusT, ActionT], TaskWorld[ActionT, StimulusT], str | None]:
         """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
         raise TypeError(f"{type(self).__name__} must define set_up")
 
@@ -208,9 +228,9 @@ class Runner:
         if self.services.config.topic_tracking_enable:
             self.services.post(TopicUsed(self.order.task, topic))
 
-    def feed(self, stimulus: Any) -> None:
+    def feed(self, stimulus: StimulusT) -> None:
         """Hand the loop a stimulus that came in the middle of an effect, and carry out what it orders."""
-        answer = stimulus
+        answer: StimulusT | None = stimulus
         while answer is not None:
             answer = self._step(answer)
 
@@ -258,7 +278,7 @@ class Runner:
                     if not self.init_producer():
                         return
 
-    def _loop(self, stimulus: Any) -> None:
+    def _loop(self, stimulus: StimulusT | Begin | SourceRequest) -> None:
         """Handle, carry out, feed back, until the core has ended; requests go in before the answer to an effect."""
         core = self._live_core()
         while True:
@@ -272,7 +292,7 @@ class Runner:
                 self._step(request)
             stimulus = answer
 
-    def _step(self, stimulus: Any) -> Any:
+    def _step(self, stimulus: StimulusT | Begin | SourceRequest) -> StimulusT | None:
         """One step of the core. Only its last effect is answered, so an answer that comes before is a failure."""
         step = self._live_core().handle(stimulus, self.services.clock())
         for transition in step.transitions:
@@ -284,7 +304,7 @@ class Runner:
                 return answer
         return None
 
-    def _carry_out(self, effect: Any) -> Any:
+    def _carry_out(self, effect: ActionT | Report) -> StimulusT | None:
         order = self.order
         assert self._world is not None, "prepared"
         match effect:
@@ -301,7 +321,7 @@ class Runner:
                 return self._world.carry_out(effect)
         return None
 
-    def _live_core(self) -> LoopCore:
+    def _live_core(self) -> LoopCore[StimulusT, ActionT]:
         assert self._core is not None, "prepared"
         return self._core
 
@@ -314,7 +334,7 @@ class Runner:
             if command is not None:
                 return command
 
-    def _waiting_request(self) -> Any:
+    def _waiting_request(self) -> SourceRequest | None:
         """The next request if one has come meanwhile."""
         try:
             command = self._taken.popleft() if self._taken else self._commands.get_nowait()
@@ -359,7 +379,7 @@ def _cut(text: str) -> str:
     return text if left_out <= 0 else f"{text[:_TOLD_CHARS]} … ({left_out:,} more characters)"
 
 
-def _request_of(command: TaskEffect) -> Any:
+def _request_of(command: TaskEffect) -> SourceRequest:
     match command:
         case StopTask():
             return StopRequested()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
@@ -45,7 +45,7 @@ class SinkWorld:
         core: the loop, which knows how far the task has come; it is only read here.
     """
 
-    def __init__(self, setup: SinkSetup, runner: Runner, core: SinkTaskCore) -> None:
+    def __init__(self, setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction], core: SinkTaskCore) -> None:
         self._setup = setup
         self._runner = runner
         self._clock = runner.services.clock
@@ -71,39 +71,61 @@ class SinkWorld:
         self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
         self._latency = CommitLatency(at_once=core.settings.exactly_once)
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
-        self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
-            m.StartPlugin: self._start_plugin,
-            m.JoinGroup: lambda _: self._consumer.join(setup.subscription),
-            m.Poll: self._poll,
-            m.OpenPartitions: self._open,
-            m.ClosePartitions: self._close,
-            m.Put: self._put,
-            m.Flush: self._flush,
-            m.CommitOffsets: self._commit,
-            m.Seek: lambda effect: self._consumer.seek(effect.offsets),
-            m.PausePartitions: lambda effect: self._consumer.pause(effect.partitions),
-            m.ResumePartitions: lambda effect: self._consumer.resume(effect.partitions),
-            m.QueryEnds: self._query_ends,
-            m.QueryCores: self._query_cores,
-            m.RunBulk: self._jobs.run,
-            m.CommitBulk: self._commit_bulk,
-            m.DiscardBulk: lambda effect: self._jobs.discard(effect.token),
-            m.StopPlugin: self._stop_plugin,
-            m.LeaveGroup: self._leave,
-        }
 
-    def carry_out(self, effect: m.SinkEffect) -> m.SinkStimulus | None:
+    def carry_out(self, effect: m.SinkAction) -> m.SinkStimulus | None:
         """Do it; what failed comes back as EffectFailed, within a rebalance OpenFailed. WorkerGone passes through."""
-        if isinstance(effect, m.AwaitCommand):
-            return None
         failed = m.OpenFailed if self._in_rebalance else m.EffectFailed
         try:
-            return self._handlers[type(effect)](effect)
+            return self._execute(effect)
         except TaskCancelled:
             return failed("the task was cancelled")
         except Exception as error:
             self._runner.stay_alive()
             return failed(trace_of(error))
+
+    def _execute(self, effect: m.SinkAction) -> m.SinkStimulus | None:  # one line per effect: a table
+        match effect:
+            case m.Poll():
+                return self._poll(effect)
+            case m.Put():
+                return self._put(effect)
+            case m.Flush():
+                return self._flush()
+            case m.CommitOffsets():
+                return self._commit(effect)
+            case m.QueryEnds():
+                return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions))
+            case m.QueryCores():
+                return self._query_cores()
+            case m.CommitBulk():
+                return self._commit_bulk(effect)
+            case m.OpenPartitions():
+                return self._open(effect)
+            case m.StartPlugin():
+                return self._start_plugin()
+            case m.RunBulk():
+                self._jobs.run(effect)
+            case m.DiscardBulk():
+                self._jobs.discard(effect.token)
+            case m.Seek():
+                self._consumer.seek(effect.offsets)
+            case m.PausePartitions():
+                self._consumer.pause(effect.partitions)
+            case m.ResumePartitions():
+                self._consumer.resume(effect.partitions)
+            case m.ClosePartitions():
+                self._close(effect)
+            case m.JoinGroup():
+                self._consumer.join(self._setup.subscription)
+            case m.StopPlugin():
+                self._stop_plugin()
+            case m.LeaveGroup():
+                self._leave()
+            case m.AwaitCommand():
+                pass
+            case _:
+                assert_never(effect)
+        return None
 
     @property
     def gave_up(self) -> bool:
@@ -192,16 +214,13 @@ class SinkWorld:
         self._consumer.commit(effect.offsets, effect.sequence)
         return None
 
-    def _leave(self, effect: m.LeaveGroup) -> None:
+    def _leave(self) -> None:
         try:
             self._consumer.close()
         except Exception:
             log.warning("%s did not leave its group in order", self._setup.task, exc_info=True)
 
-    def _query_ends(self, effect: m.QueryEnds) -> m.SinkStimulus:
-        return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions))
-
-    def _query_cores(self, effect: m.QueryCores) -> m.SinkStimulus:
+    def _query_cores(self) -> m.SinkStimulus:
         """Spark that does not start or answer is no reason to fail: the worker can do it all."""
         try:
             return m.CoresKnown(executor_cores(self._spark.session()))
@@ -212,7 +231,7 @@ class SinkWorld:
 
     # ------------------------------------------------------------------------------------------------ the plugin
 
-    def _start_plugin(self, effect: m.StartPlugin) -> m.SinkStimulus:
+    def _start_plugin(self) -> m.SinkStimulus:
         if self._dead_letters is not None:
             self._dead_letters.start()
         self._started = True
@@ -342,7 +361,7 @@ class SinkWorld:
         shown = str(error) if retriable else trace_of(error)
         return m.PutFailed(effect.epoch, retriable, shown, self._context.retry_in_ms)
 
-    def _flush(self, effect: m.Flush) -> m.SinkStimulus:
+    def _flush(self) -> m.SinkStimulus:
         try:
             self._plugin.flush()
         except Exception as error:
@@ -352,7 +371,7 @@ class SinkWorld:
             return m.FlushFailed(str(error))
         return m.Flushed()
 
-    def _stop_plugin(self, effect: m.StopPlugin) -> None:
+    def _stop_plugin(self) -> None:
         self._started = False
         self._jobs.close()
         if self._dead_letters is not None:
@@ -410,7 +429,7 @@ class SinkWorld:
         self._metrics = {**self._metrics, **metrics}
 
 
-def _dead_letters(setup: SinkSetup, runner: Runner) -> DeadLetterQueue | None:
+def _dead_letters(setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]) -> DeadLetterQueue | None:
     if setup.dead_letter_config is None:
         return None
     return DeadLetterQueue(

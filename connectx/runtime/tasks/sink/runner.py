@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.loop import SinkTaskCore
+from connectx.core.sink.messages import SinkAction, SinkStimulus
 from connectx.runtime.tasks.plugin_names import plugins_of
-from connectx.runtime.tasks.runner import LoopCore, Runner, TaskWorld
+from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.services import TaskServices
 from connectx.runtime.tasks.sink.effects import SinkWorld
 from connectx.runtime.tasks.sink.setup import set_up
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 
-class SinkRunner(Runner):
+class SinkRunner(Runner[SinkStimulus, SinkAction]):
     """One instance of a sink task (see `connectx.runtime.tasks.services.TaskRunner`).
 
     Args:
@@ -32,7 +33,7 @@ class SinkRunner(Runner):
         super().__init__(order, services, "sink")
         self._plugins = plugins
 
-    def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
+    def set_up(self) -> tuple[SinkTaskCore, SinkWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "sink")

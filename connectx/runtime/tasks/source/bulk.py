@@ -22,6 +22,7 @@ from connectx.core.source.messages import (
     PollFailed,
     QueryWaiting,
     RunBulk,
+    SourceAction,
     SourceStimulus,
     Waiting,
 )
@@ -60,7 +61,7 @@ class SourceBulk:
     def __init__(
         self,
         setup: SourceSetup,
-        runner: Runner,
+        runner: Runner[SourceStimulus, SourceAction],
         spark: TaskSpark,
         context: SourceContext,
         producer: KafkaProducer,

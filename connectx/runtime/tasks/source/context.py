@@ -9,7 +9,7 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
-from connectx.core.source.messages import NO_BOUNDARY, Boundary
+from connectx.core.source.messages import NO_BOUNDARY, Boundary, SourceAction, SourceStimulus
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
@@ -60,7 +60,14 @@ class SourceContext:
         gone: ends the reading of offsets, from any thread.
     """
 
-    def __init__(self, task: TaskId, runner: Runner, offsets: OffsetReader, *, defines_transactions: bool) -> None:
+    def __init__(
+        self,
+        task: TaskId,
+        runner: Runner[SourceStimulus, SourceAction],
+        offsets: OffsetReader,
+        *,
+        defines_transactions: bool,
+    ) -> None:
         self.transaction = Transactions() if defines_transactions else None
         self._task = task
         self._runner = runner

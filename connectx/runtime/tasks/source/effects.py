@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from connectx.core.source.messages import (
     AbortTransaction,
@@ -40,7 +40,7 @@ from connectx.core.source.messages import (
     RunBulk,
     SendSlice,
     SliceSent,
-    SourceEffect,
+    SourceAction,
     SourceStimulus,
     StartPlugin,
     StopPlugin,
@@ -102,7 +102,7 @@ class SourceWorld:
         runner: the task's thread.
     """
 
-    def __init__(self, setup: SourceSetup, runner: Runner) -> None:
+    def __init__(self, setup: SourceSetup, runner: Runner[SourceStimulus, SourceAction]) -> None:
         self._setup = setup
         self._runner = runner
         self._clock = runner.services.clock
@@ -131,38 +131,16 @@ class SourceWorld:
             **{"failed_commits": 0, "active": 0, "lane": "tail", "bulk_jobs": 0, "bulk_ms": 0},
         }
         self._batches, self._polls, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
-        self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
-            AwaitCommand: lambda effect: None,
-            StartPlugin: self._start_plugin,
-            ReadOffsets: self._read_offsets,
-            Poll: lambda effect: self._timed(self._poller.poll, effect),
-            QueryWaiting: self._bulk.waiting,
-            PollBulk: self._bulk.poll,
-            RunBulk: self._run_bulk,
-            ConvertAgain: self._convert_again,
-            Wait: self._wait,
-            Idle: self._poller.idle,
-            BeginTransaction: self._begin_transaction,
-            SendSlice: self._send_slice,
-            WriteOffsets: self._write_offsets,
-            CommitTransaction: self._commit_transaction,
-            AbortTransaction: self._abort_transaction,
-            FlushAndCommitOffsets: self._flush_and_commit,
-            CopyOffsets: lambda effect: self._copier.copy(self._encoded(effect.offsets)),
-            NotifyCommitted: self._notify_committed,
-            StopPlugin: self._stop_plugin,
-            CloseProducer: self._close_producer,
-        }
 
     def init_producer(self) -> int | None:
         """Initialise transactions, which fences older producers; returns the epoch of the first transaction."""
         self._producer.init()
         return self._producer.producer_epoch
 
-    def carry_out(self, effect: SourceEffect) -> SourceStimulus | None:
+    def carry_out(self, effect: SourceAction) -> SourceStimulus | None:
         """Do it; what failed comes back as EffectFailed. WorkerGone passes through."""
         try:
-            return self._handlers[type(effect)](effect)
+            return self._execute(effect)
         except TaskCancelled:
             return EffectFailed("the task was cancelled")
         except Exception as error:
@@ -173,6 +151,52 @@ class SourceWorld:
                 kind = _kind_of(ending)
                 error = ending if kind is not FailureKind.FATAL else error
             return EffectFailed(trace_of(error), kind, self._newer_epoch() if kind is FailureKind.FENCED else None)
+
+    def _execute(self, effect: SourceAction) -> SourceStimulus | None:  # one line per effect: a table
+        match effect:
+            case Poll():
+                return self._timed(self._poller.poll, effect)
+            case SendSlice():
+                return self._send_slice(effect)
+            case BeginTransaction():
+                return TransactionBegun(self._producer.begin())
+            case WriteOffsets():
+                return self._write_offsets(effect)
+            case CommitTransaction():
+                return self._commit_transaction()
+            case Idle():
+                return self._poller.idle(effect)
+            case Wait():
+                return self._wait(effect)
+            case FlushAndCommitOffsets():
+                return self._flush_and_commit(effect)
+            case QueryWaiting():
+                return self._bulk.waiting(effect)
+            case PollBulk():
+                return self._bulk.poll(effect)
+            case RunBulk():
+                return self._run_bulk(effect)
+            case ConvertAgain():
+                return self._convert_again(effect)
+            case AbortTransaction():
+                return self._abort_transaction(effect)
+            case StartPlugin():
+                return self._start_plugin()
+            case ReadOffsets():
+                return self._read_offsets(effect)
+            case CopyOffsets():
+                self._copier.copy(self._encoded(effect.offsets))
+            case NotifyCommitted():
+                self._notify_committed(effect)
+            case StopPlugin():
+                self._stop_plugin()
+            case CloseProducer():
+                self._close_producer()
+            case AwaitCommand():
+                pass
+            case _:
+                assert_never(effect)
+        return None
 
     def metrics(self) -> Mapping[str, object]:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits."""
@@ -201,7 +225,7 @@ class SourceWorld:
 
     # ------------------------------------------------------------------------------------------------ the plugin
 
-    def _start_plugin(self, effect: StartPlugin) -> SourceStimulus:
+    def _start_plugin(self) -> SourceStimulus:
         if not self._setup.loop.exactly_once:
             self._producer.init()
         plugin = self._setup.plugin
@@ -241,16 +265,13 @@ class SourceWorld:
         except Exception as error:
             log.warning("%s: committed() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
-    def _stop_plugin(self, effect: StopPlugin) -> None:
+    def _stop_plugin(self) -> None:
         try:
             self._setup.plugin.stop()
         except Exception as error:
             log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     # ---------------------------------------------------------------------------------------------- the producer
-
-    def _begin_transaction(self, effect: BeginTransaction) -> SourceStimulus:
-        return TransactionBegun(self._producer.begin())
 
     def _send_slice(self, effect: SendSlice) -> SourceStimulus:
         topic, offset, records = self._poller.take(effect.part)
@@ -296,7 +317,7 @@ class SourceWorld:
         connector = self._setup.task.connector
         return [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
 
-    def _commit_transaction(self, effect: CommitTransaction) -> SourceStimulus:
+    def _commit_transaction(self) -> SourceStimulus:
         began_ms = self._clock()
         if not self._producer.commit(_COMMIT_S):
             return CommitUndecided()
@@ -326,7 +347,7 @@ class SourceWorld:
         self._count_commit(began_ms)
         return OffsetsFlushed(self._refused())
 
-    def _close_producer(self, effect: CloseProducer) -> None:
+    def _close_producer(self) -> None:
         try:
             self._producer.close(_CLOSE_S)
         except Exception:

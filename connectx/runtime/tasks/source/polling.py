@@ -24,6 +24,7 @@ from connectx.core.source.messages import (
     PolledNothing,
     PollFailed,
     SlicePart,
+    SourceAction,
     SourceStimulus,
 )
 from connectx.data.frames import in_arrow
@@ -73,7 +74,9 @@ class SourcePoller:
         context: what the plugin was given.
     """
 
-    def __init__(self, setup: SourceSetup, runner: Runner, spark: TaskSpark, context: SourceContext) -> None:
+    def __init__(
+        self, setup: SourceSetup, runner: Runner[SourceStimulus, SourceAction], spark: TaskSpark, context: SourceContext
+    ) -> None:
         self._setup = setup
         self._runner = runner
         self._spark = spark

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask, TaskProducerReady
 from connectx.core.source.loop import SourceTaskCore
-from connectx.core.source.messages import ProducerReady
+from connectx.core.source.messages import ProducerReady, SourceAction, SourceStimulus
 from connectx.errors import ProducerFencedError
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import plugins_of
-from connectx.runtime.tasks.runner import LoopCore, Runner, TaskCancelled, TaskWorld
+from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.services import TaskServices
 from connectx.runtime.tasks.source.effects import SourceWorld
 from connectx.runtime.tasks.source.setup import set_up
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 
-class SourceRunner(Runner):
+class SourceRunner(Runner[SourceStimulus, SourceAction]):
     """One instance of a source task (see `connectx.runtime.tasks.services.TaskRunner`).
 
     Args:
@@ -37,7 +37,7 @@ class SourceRunner(Runner):
         self._source_core: SourceTaskCore | None = None
         self._source_world: SourceWorld | None = None
 
-    def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
+    def set_up(self) -> tuple[SourceTaskCore, SourceWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "source")
