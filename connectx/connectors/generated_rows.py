@@ -159,7 +159,8 @@ def _drawn(kind: str, given: Any, properties: Mapping[str, Any], draws: Draws) -
                 (name, _values(inner, draws.at(f"{draws.place}.{name}"))) for name, inner in _kinds(given, draws.place)
             ]
             return pa.StructArray.from_arrays([column for _, column in made], names=[name for name, _ in made])
-    raise SchemaProblem(f"{draws.place}: the type {kind} cannot be generated")
+        case _:  # a name that Avro does not know
+            raise SchemaProblem(f"{draws.place}: the type {kind} cannot be generated")
 
 
 def _of_union(given: list[Any], draws: Draws) -> pa.Array:

@@ -283,4 +283,5 @@ def _values(kind: str, mixed: Any) -> Any:
             return (mixed % np.uint64(1_000_000)).astype(np.float64) / 100
         case "boolean":
             return mixed % np.uint64(2) == 1
-    return pa.array([f"text-{number:06d}" for number in (mixed % np.uint64(1_000_000)).tolist()])
+        case _:  # string
+            return pa.array([f"text-{number:06d}" for number in (mixed % np.uint64(1_000_000)).tolist()])

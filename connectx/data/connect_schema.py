@@ -218,6 +218,8 @@ def type_of(schema: Any) -> pa.DataType:
             if not pa.types.is_string(type_of(schema.get("keys"))):
                 raise ConversionError("Maps with keys that are not strings cannot be read.")
             return pa.map_(pa.string(), _field_of("value", schema.get("values")))
+        case _:
+            pass  # a scalar
     logical = logical_type(schema)
     if logical is not None:
         return logical
@@ -247,7 +249,8 @@ def logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
             return pa.date32()
         case "int64", "Timestamp":
             return pa.timestamp("us", "UTC")
-    return None
+        case _:
+            return None
 
 
 def _struct(fields: list[pa.Field]) -> pa.DataType:

@@ -142,4 +142,5 @@ def _named_type(of: pa.DataType, metadata: Mapping[str, Any], kind: DataType) ->
         case ArrayType():
             element = _named(of.value_field, metadata, kind.elementType)
             return pa.large_list(element) if pa.types.is_large_list(of) else pa.list_(element)
-    return of
+        case _:  # a scalar
+            return of

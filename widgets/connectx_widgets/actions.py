@@ -104,7 +104,8 @@ def describe_action(message: Mapping[str, Any]) -> str:
             return "created"
         case {"verb": "send_again"}:
             return "sent again"
-    return str(message.get("verb"))
+        case _:
+            return str(message.get("verb"))
 
 
 def _restart_task(cluster: ConnectCluster, name: str, task: int) -> None:

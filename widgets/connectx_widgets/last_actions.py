@@ -61,4 +61,5 @@ def _what(event: Event) -> str | None:
             return _VERBS.get(target_state)
         case RestartRequested(only_failed=only_failed):
             return "restart failed" if only_failed else "restart"
-    return None
+        case _:
+            return None

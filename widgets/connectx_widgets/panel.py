@@ -344,6 +344,8 @@ class Panel:
                     self._call(message)
                 case "ask":
                     self._calls.submit(self._run_question, dict(message))
+                case _:
+                    pass  # a page of another version asks for it
 
     def _send_all(self) -> None:
         parts = list(chunks(self._elements, MESSAGE_BYTES)) or [{}]

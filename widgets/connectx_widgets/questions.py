@@ -88,7 +88,8 @@ def answer(
             return peeks.letters(cluster, name, text)
         case {"question": "letter", "name": str(name), "partition": int(partition), "offset": int(offset)}:
             return peeks.letter(cluster, name, partition, offset)
-    raise KeyError(f"panels do not ask {message.get('question')!r}")
+        case _:
+            raise KeyError(f"panels do not ask {message.get('question')!r}")
 
 
 def _without_values(validation: Mapping[str, Any]) -> dict[str, Any]:

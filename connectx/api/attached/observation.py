@@ -22,7 +22,13 @@ from connectx.model.events import Sighting, Transition
 from connectx.model.ids import TaskId
 from connectx.model.payloads import Payload
 from connectx.model.states import State
-from connectx.model.status_records import ConnectorStatusRecord, Status, StatusRecord, TaskStatusRecord
+from connectx.model.status_records import (
+    ConnectorStatusRecord,
+    Status,
+    StatusRecord,
+    TaskStatusRecord,
+    TopicStatusRecord,
+)
 
 POLLING, GROUP = "seen by polling REST", "seen by describing the group"
 CONFIG_TOPIC, STATUS_TOPIC = "read from the config topic", "read from the status topic"
@@ -168,6 +174,8 @@ class Observation:
                 yield from self._observe(connector, _ITSELF, status, seen)
             case TaskStatusRecord(task, status):
                 yield from self._observe(task.connector, task.task, status, seen)
+            case TopicStatusRecord():
+                pass  # the topics that a connector uses are no state
 
     # ----------------------------------------------------------------------------------------------------- group
 

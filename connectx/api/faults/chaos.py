@@ -271,6 +271,8 @@ class Chaos:
                 worker.delay(for_s=planned.hold_s)
                 self._undo_later(planned, fault, worker.deliver)
                 self._delayed.append(worker)
+            case other:
+                raise AssertionError(f"{other} is no fault of chaos")
 
     def _target(self, pick: float) -> Worker | None:
         """A healthy worker that may be broken; others are healed before their time when there is none to spare."""

@@ -81,9 +81,10 @@ def open_database(settings: DatabaseSettings) -> Database:
             from connectx.connectors.jdbc.mysql import MySqlDatabase
 
             return MySqlDatabase(settings)
-    from connectx.connectors.jdbc.postgres import PostgresDatabase
+        case _:  # postgres
+            from connectx.connectors.jdbc.postgres import PostgresDatabase
 
-    return PostgresDatabase(settings)
+            return PostgresDatabase(settings)
 
 
 def open_target(settings: TargetSettings) -> Target:
@@ -108,6 +109,7 @@ def open_target(settings: TargetSettings) -> Target:
             from connectx.connectors.jdbc.mysql_target import MySqlTarget
 
             return MySqlTarget(settings)
-    from connectx.connectors.jdbc.postgres_target import PostgresTarget
+        case _:  # postgres
+            from connectx.connectors.jdbc.postgres_target import PostgresTarget
 
-    return PostgresTarget(settings)
+            return PostgresTarget(settings)

@@ -267,8 +267,9 @@ class ColumnReader:
                 return _Kind(F.unix_micros, lambda value: F.timestamp_micros(F.lit(value)))
             case T.TimestampNTZType() | T.DateType() | T.DecimalType():
                 return _Kind(lambda column: column.cast("string"), lambda value: F.lit(value).cast(kind))
-        cause = f"it is {kind.simpleString()}; take a whole number, decimal, text, date or timestamp"
-        raise OffsetColumnError(name, self._where, cause)
+            case _:  # types whose values are no position
+                cause = f"it is {kind.simpleString()}; take a whole number, decimal, text, date or timestamp"
+                raise OffsetColumnError(name, self._where, cause)
 
     @property
     def _filters_here(self) -> bool:

@@ -160,6 +160,8 @@ class SparkSource(SourceConnector):
                     require("offset.mode=version", "lake", "deltalake")
                 case "snapshot":
                     require("offset.mode=snapshot", "lake", "pyiceberg")
+                case _:
+                    pass  # a column of the source is the offset
             self._reader = _reader_of(values, config)
             self.partition: SourcePartition = self._reader.partition
             self.rows_may_change = values["offset.mode"] == "column"

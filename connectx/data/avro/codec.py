@@ -172,7 +172,8 @@ def _plain(value: Any, avro: AvroType) -> Any:
             return [_plain(one, avro.parts[0]) for one in value]
         case "map":
             return [(key, _plain(one, avro.parts[0])) for key, one in value.items()]
-    return value
+        case _:  # scalars
+            return value
 
 
 def _of_union(value: Any, branch: AvroType, union: AvroType) -> Any:

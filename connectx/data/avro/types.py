@@ -283,7 +283,8 @@ def _scalar_type(avro: AvroType) -> pa.DataType:
             return pa.timestamp("us", "UTC")
         case "int", "":
             return _NARROW.get(avro.connect_type, pa.int32())
-    return _ENCODED[avro.kind]
+        case _:
+            return _ENCODED[avro.kind]
 
 
 def _value_field(

@@ -170,6 +170,8 @@ def _read_field(made: DescriptorProto, one: Any) -> FieldDescriptorProto:
                 field.json_name = str(value)
             case name if name.startswith(f"({_META_OPTION})"):
                 set_params(field, dict(_params(value, within=name.endswith(".params"))))
+            case _:
+                pass  # other options say nothing of the format
     return field
 
 

@@ -80,7 +80,8 @@ def values_of(column: pa.Array, one: ProtoType) -> pa.Array:
             key, value = (values_of(entries.field(number), part) for number, part in enumerate(one.parts))
             (item,) = _fields([value], one.parts[1:])
             return pa.MapArray.from_arrays(_offsets(column), key, value, type=pa.map_(key.type, item))
-    return column
+        case _:
+            return column
 
 
 def _durations(column: pa.Array) -> pa.Array:

@@ -159,7 +159,8 @@ def _number(moment: datetime, letter: str) -> int:
             return moment.hour % 12
         case "k":
             return moment.hour or 24
-    return int(getattr(moment, _NUMBERS[letter]))
+        case _:
+            return int(getattr(moment, _NUMBERS[letter]))
 
 
 def _place(text: str | None, names: tuple[str, ...], default: int) -> int:

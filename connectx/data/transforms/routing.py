@@ -234,4 +234,5 @@ class TimestampConverter(SideTransform):
                 stamps = stamps_ms.cast(pa.timestamp("ms"))
                 since_midnight = pc.subtract(stamps, pc.floor_temporal(stamps, unit="day"))
                 return since_midnight.cast(pa.int64()).cast(pa.int32()).cast(TIME)
-        return stamps_ms.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
+            case _:  # Timestamp
+                return stamps_ms.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)

@@ -155,7 +155,8 @@ def _is_end(event: Event, worker: str) -> bool:
     match event.payload:
         case FaultInjected("kill") | WorkerFailed():
             return True
-    return False
+        case _:
+            return False
 
 
 def _held(before: Sequence[Event], worker: str) -> tuple[list[str], list[TaskId]]:
@@ -192,7 +193,8 @@ def _is_gone(event: Event, task: TaskId | None) -> bool:
             return task is not None and task.task >= tasks
         case TargetStateChanged(target_state):
             return task is not None and target_state is TargetState.STOPPED
-    return False
+        case _:
+            return False
 
 
 def _due(end: Event, after: Sequence[Event], lost: set[str], grace: Grace) -> tuple[int, tuple[str, ...]]:

@@ -243,6 +243,8 @@ class RunFold:
                 self._rebalanced(event, payload)
             case ConnectorDeleted():
                 self._deleted(event)
+            case _:
+                pass  # events that neither begin, change nor end a run
 
     def runs(self) -> tuple[Run, ...]:
         """All runs up to now, in the order of their first event."""
@@ -427,4 +429,5 @@ def _instance(event: Event) -> int | None:
             | TransactionCommitted(instance=instance)
         ):
             return instance
-    return None
+        case _:
+            return None

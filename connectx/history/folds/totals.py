@@ -33,6 +33,8 @@ class Totals:
             case RecordsSkipped(records, dead_letters):
                 self.skipped += records
                 self.dead_letters += dead_letters
+            case _:
+                pass  # events without a total
 
 
 class TotalsFold:

@@ -160,7 +160,8 @@ def _next(before: Standing, event: Event) -> Standing:
         case RebalanceCompleted():
             life = WorkerState.UP if before.life is WorkerState.STARTING else before.life
             return replace(before, life=life, place=Place.MEMBER, generation=event.generation)
-    return before
+        case _:
+            return before
 
 
 def _after_fault(before: Standing, injected: FaultInjected) -> Standing:

@@ -45,7 +45,8 @@ def canonical(value: Any) -> str | list[Any] | dict[str, Any] | None:
             return value.isoformat()
         case timedelta():
             return str(value.total_seconds())
-    return None if value != value else str(value)  # noqa: PLR0124, what is not itself is NaN or NaT
+        case _:
+            return None if value != value else str(value)  # noqa: PLR0124, what is not itself is NaN or NaT
 
 
 def _float(value: float) -> str | None:

@@ -313,7 +313,8 @@ def _sentence(anomaly: Anomaly, count: int, comparison: Comparison, found: Diffe
             return f"{they} of {source} that {who} has committed are not there"
         case Anomaly.DUPLICATED:
             return f"{they} more than {source} holds of them"
-    return f"{they} after one that follows in {source}"
+        case _:
+            return f"{they} after one that follows in {source}"
 
 
 def _further_copies(rows: Sequence[Row]) -> list[Row]:
