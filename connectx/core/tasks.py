@@ -398,8 +398,11 @@ class Tasks:
             return False
         return status.generation > life.generation
 
-    def _reason_to_refuse(self, life: TaskLife) -> Refusal | None:
+    def _reason_to_refuse(self, life: TaskLife) -> Refusal | causes.WorkDeleted | None:
+        """A deleted connector keeps its task config generation. Kafka Connect starts the task until it is revoked."""
         config = self.context.config
+        if not config.contains(life.task.connector):
+            return causes.WorkDeleted()
         if config.task_config_generation(life.task.connector) != life.task_config_generation:
             return causes.NewerTaskConfigs()
         if life.task not in self.context.group.work.tasks:
@@ -417,7 +420,7 @@ class Tasks:
         life.refused_since_ms = now_ms if life.refused_since_ms is None else life.refused_since_ms
         return now_ms - life.refused_since_ms >= _KEY_ROTATION_MS
 
-    def _refuse(self, life: TaskLife, reason: Refusal) -> None:
+    def _refuse(self, life: TaskLife, reason: Refusal | causes.WorkDeleted) -> None:
         """Abort the start (KIP-618): the next rebalance starts the task where it belongs."""
         self.context.record(TaskRefused(life.instance), life.task.connector, life.task.task, reason)
         self.stop(life.task, reason)

@@ -68,6 +68,7 @@ from tests.support.worker_script import (
 
 GRACE_MS = 5_000
 NEWER = "newer task configs are in the config topic"
+DELETED = "it was deleted"
 
 
 def step(
@@ -295,6 +296,15 @@ def test_a_task_that_was_revoked_before_its_check_was_done_does_not_begin() -> N
     assert stops(script.rebalance(revoked=TASK)) == [StopTask(C0, 1)]
     late = script.read_to_end()
     assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "request 2 is not pending")
+
+
+def test_a_task_whose_connector_was_deleted_before_its_check_was_done_does_not_begin() -> None:
+    script = at(TaskPhase.VERIFYING)
+    script.see(ConnectorConfigRecord("c", None))
+    checked = script.read_to_end()
+    assert checked.transitions == [refused(DELETED), step("stop", DELETED)]
+    assert stops(checked) == [StopTask(C0, 1)]
+    assert of_kind(checked, BeginTask) == []
 
 
 @pytest.mark.rule("618.3.1")
