@@ -18,6 +18,9 @@ from connectx.core.fencing import ROUND_MOVES
 from connectx.core.group.membership import MEMBERSHIP_MOVES
 from connectx.core.group.rebalance import REBALANCE_MOVES
 from connectx.core.moves import Moves
+from connectx.core.producer.messages import PRODUCER_MOVES
+from connectx.core.sink.loop import SINK_LOOP_MOVES
+from connectx.core.source.loop import SOURCE_LOOP_MOVES
 from connectx.core.tasks import TASK_MOVES
 
 PICTURES: Final = Path(__file__).parents[2] / "docs/phases"
@@ -28,6 +31,9 @@ TABLES: Final[dict[str, Moves[Any]]] = {
     "connector": CONNECTOR_MOVES,
     "task": TASK_MOVES,
     "fencing": ROUND_MOVES,
+    "source": SOURCE_LOOP_MOVES,
+    "sink": SINK_LOOP_MOVES,
+    "producer": PRODUCER_MOVES,
 }
 _GRAPH: Final = re.compile(r"<!--\n(digraph .*?)-->\n", re.DOTALL)
 _BY_GRAPHVIZ: Final = re.compile(r"<\?xml.*?<svg", re.DOTALL)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from connectx.core.moves import Moves
 from connectx.model.ids import TopicPartition
 
 FOREVER_MS: Final = 2**31 - 1
@@ -40,7 +41,7 @@ class ProducerSettings:
 
 
 class ProducerState(StrEnum):
-    """Where a producer is. `connectx.core.producer.transitions` has what may come next."""
+    """Where a producer is."""
 
     NEW = "new"
     INITIALIZING = "initializing"
@@ -51,6 +52,37 @@ class ProducerState(StrEnum):
     ABORTING = "aborting"
     RENEWING = "renewing"
     FAILED = "failed"
+
+
+PRODUCER_MOVES: Final[Moves[ProducerState]] = {
+    # Initialize; a producer without producer ids is ready with it. Borrow: the transaction of another one is open.
+    ProducerState.NEW: frozenset({ProducerState.INITIALIZING, ProducerState.READY, ProducerState.OPEN}),
+    # The producer id was granted.
+    ProducerState.INITIALIZING: frozenset({ProducerState.READY, ProducerState.FAILED}),
+    # BeginTransaction. RENEWING without transactions: a batch with a sequence was refused, which leaves a gap.
+    ProducerState.READY: frozenset({ProducerState.OPEN, ProducerState.RENEWING, ProducerState.FAILED}),
+    # REFUSED: a batch was, or the producer was purged.
+    ProducerState.OPEN: frozenset(
+        {ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.REFUSED, ProducerState.FAILED}
+    ),
+    ProducerState.REFUSED: frozenset({ProducerState.ABORTING, ProducerState.FAILED}),
+    # REFUSED only before EndTxn was sent. RENEWING: protocol 1, and a request stayed unanswered or failed.
+    ProducerState.COMMITTING: frozenset(
+        {
+            ProducerState.READY,
+            ProducerState.RENEWING,
+            ProducerState.REFUSED,
+            ProducerState.ABORTING,
+            ProducerState.FAILED,
+        }
+    ),
+    # RENEWING: always with protocol 1, since a late batch could join the next transaction of the same epoch.
+    ProducerState.ABORTING: frozenset({ProducerState.READY, ProducerState.RENEWING, ProducerState.FAILED}),
+    ProducerState.RENEWING: frozenset({ProducerState.READY, ProducerState.FAILED}),
+    # A new producer has to be made.
+    ProducerState.FAILED: frozenset(),
+}
+"""States that may follow each other."""
 
 
 @dataclass(frozen=True, slots=True)

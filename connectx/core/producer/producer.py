@@ -30,12 +30,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from connectx.core.moves import moved
 from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
 from connectx.core.producer.delivery import Delivery, Pending
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.requests import InFlight, RequestsInFlight, Retry
-from connectx.core.producer.transitions import check
 from connectx.model.ids import TopicPartition
 
 _CONCURRENT_BACKOFF_MS = 20  # the last transaction's markers are being written (Java: ADD_PARTITIONS_RETRY_BACKOFF_MS)
@@ -86,14 +86,14 @@ class ProducerCore:
         match stimulus:
             case msg.Initialize():
                 if self.state is State.NEW:
-                    self.state = check(self.state, State.INITIALIZING if self.settings.idempotent else State.READY)
+                    self._move(State.INITIALIZING if self.settings.idempotent else State.READY)
             case msg.BeginTransaction():
                 self._begin()
             case msg.Append(batches):
                 self._append(batches, now_ms)
             case msg.CommitTransaction():
                 if self.state is State.OPEN and not self._lent and not self._borrows:
-                    self.state = check(self.state, State.COMMITTING)
+                    self._move(State.COMMITTING)
             case msg.AbortTransaction():
                 self._abort()
             case msg.Refuse(failure):
@@ -151,7 +151,7 @@ class ProducerCore:
 
     def _begin(self) -> None:
         if self.state is State.READY and self.settings.transactional_id is not None:
-            self.state = check(self.state, State.OPEN)
+            self._move(State.OPEN)
             self.refusal = None
             self._protocol = 2 if self._transaction_version >= 2 else 1
             self._may_be_open = self._is_ending = self._may_have_ended = self._was_acknowledged = False
@@ -183,7 +183,7 @@ class ProducerCore:
             self._refuse_transaction(returned.failure)
 
     def _borrow(self, loan: msg.Loan) -> None:
-        self.state = check(self.state, State.OPEN)
+        self._move(State.OPEN)
         self.producer_id, self.epoch, self._protocol = loan.producer_id, loan.epoch, loan.protocol
         self._added = set(loan.sequences)
         self._borrows = True
@@ -196,7 +196,7 @@ class ProducerCore:
         if self._lent:
             self._on_returned(msg.Returned({}, may_arrive_late=True))
         if self.state in (State.OPEN, State.REFUSED) or (self.state is State.COMMITTING and not self._is_ending):
-            self.state = check(self.state, State.ABORTING)
+            self._move(State.ABORTING)
             self._drop(self._delivery.drop_waiting())
 
     def _purge(self) -> None:
@@ -264,7 +264,7 @@ class ProducerCore:
             self._on_coordinator_error(answer.error, "initialise transactions", now_ms)
             return
         self._adopt(answer.producer_id, answer.epoch)
-        self.state = check(self.state, State.READY)
+        self._move(State.READY)
 
     def _on_partitions_added(self, answer: msg.PartitionsAdded, now_ms: int) -> None:
         failed = {target: error for target, error in answer.errors.items() if error is not None}
@@ -323,7 +323,7 @@ class ProducerCore:
 
     def _finish(self, *, renew: bool) -> None:
         """The transaction has ended; `renew`: its epoch ends with it."""
-        self.state = check(self.state, State.RENEWING if renew else State.READY)
+        self._move(State.RENEWING if renew else State.READY)
         self.refusal = None
         self._coordinator_retry.reset()
         self._may_be_open = self._is_ending = False
@@ -385,17 +385,17 @@ class ProducerCore:
     def _refuse_transaction(self, why: msg.Failure) -> None:
         """The transaction can only be aborted now. The first reason stays."""
         if self.state in (State.OPEN, State.COMMITTING):
-            self.state = check(self.state, State.REFUSED)
+            self._move(State.REFUSED)
             self.refusal = why
         self._drop(self._delivery.drop_waiting())
 
     def _renew(self) -> None:
         if self.state is State.READY:
-            self.state = check(self.state, State.RENEWING)
+            self._move(State.RENEWING)
 
     def _fail(self, why: msg.Failure) -> None:
         if self.state is not State.FAILED:
-            self.state = check(self.state, State.FAILED)
+            self._move(State.FAILED)
             self.failure = why
         self._requests.clear()
         self._drop(self._delivery.drop_all())
@@ -504,6 +504,9 @@ class ProducerCore:
 
     def _has_coordinator_request(self) -> bool:
         return self._requests.has(msg.FindCoordinator, msg.InitProducerId, msg.AddPartitions, msg.EndTransaction)
+
+    def _move(self, after: State) -> None:
+        self.state = moved(msg.PRODUCER_MOVES, self.state, after, "the producer")
 
     def _next_time_ms(self, now_ms: int) -> int | None:
         times = [self._coordinator_retry.due_ms, self._metadata_retry.due_ms, self._delivery.next_time_ms(now_ms)]

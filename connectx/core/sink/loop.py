@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from connectx.core.moves import Moves, moved
 from connectx.core.sink import messages as m
 from connectx.core.sink.bulk import BulkLane
 from connectx.core.sink.messages import Partitions, SinkStep
@@ -39,6 +40,17 @@ class Phase(StrEnum):
     WORKING = "working"  # one effect of the loop is outstanding; a stop or failure leads to CLOSING
     CLOSING = "closing"  # a last flush and commit: ENDED
     ENDED = "ended"  # nothing is accepted any more
+
+
+SINK_LOOP_MOVES: Final[Moves[Phase]] = {
+    Phase.NEW: frozenset({Phase.STARTING, Phase.WAITING, Phase.ENDED}),
+    Phase.WAITING: frozenset({Phase.STARTING, Phase.ENDED}),
+    Phase.STARTING: frozenset({Phase.WORKING, Phase.CLOSING}),
+    Phase.WORKING: frozenset({Phase.CLOSING}),
+    Phase.CLOSING: frozenset({Phase.ENDED}),
+    Phase.ENDED: frozenset(),
+}
+"""A sink that runs is paused in WORKING, because it stays a member of its group."""
 
 
 @dataclass(slots=True)
@@ -122,10 +134,10 @@ class SinkTaskCore:
     def _start(self, step: SinkStep) -> None:
         """A paused task waits before its plugin starts (Kafka Connect: WorkerTask.doRun)."""
         if self.pause_requested:
-            self.phase = Phase.WAITING
+            self._move(Phase.WAITING)
             step.effects += [m.ReportState(paused=True), m.AwaitCommand()]
         else:
-            self.phase = Phase.STARTING
+            self._move(Phase.STARTING)
             step.effects.append(m.StartPlugin())
 
     # ---------------------------------------------------------------------------------------------- the loop
@@ -137,7 +149,7 @@ class SinkTaskCore:
                 self._start(step)
                 return
             case m.SinkStarted():
-                self.phase = Phase.WORKING
+                self._move(Phase.WORKING)
                 self.commit_at_ms = now_ms + self.settings.offset_flush_interval_ms
                 step.effects.append(m.JoinGroup())
                 if not self.pause_requested:
@@ -270,7 +282,7 @@ class SinkTaskCore:
     def _go_on(self, step: SinkStep, now_ms: int) -> None:
         """What comes after a completed effect: the end, a pause, a due commit, a put, a job, or the next poll."""
         if self.cancelled or self.stop_requested or self.failure is not None:
-            self.phase = Phase.CLOSING
+            self._move(Phase.CLOSING)
             self._drop_records(step)
             self._give_up(self.progress.owned, step, now_ms)
             return
@@ -521,7 +533,7 @@ class SinkTaskCore:
     def _end(self, step: SinkStep) -> None:
         if self.phase is Phase.CLOSING:
             step.effects += [m.StopPlugin(), m.LeaveGroup()]
-        self.phase = Phase.ENDED
+        self._move(Phase.ENDED)
         if self.failure is not None and not self.cancelled:
             step.effects.append(m.ReportFailed(self.failure))
         else:
@@ -536,6 +548,9 @@ class SinkTaskCore:
     ) -> None:
         names = tuple(str(partition) for partition in partitions)
         self._record(step, payloads.CommitRefused(names, offsets), reason)
+
+    def _move(self, after: Phase) -> None:
+        self.phase = moved(SINK_LOOP_MOVES, self.phase, after, self.settings.task)
 
     def _record(self, step: SinkStep, payload: Payload, why: Cause | None = None) -> None:
         task = self.settings.task

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.lanes import Lane
+from connectx.core.moves import Moves, moved
 from connectx.core.source import messages as msg
 from connectx.core.source.bulk import BulkLane
 from connectx.core.source.messages import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
@@ -28,7 +30,7 @@ from connectx.model.states import TransactionBoundary
 
 
 class Phase(StrEnum):
-    """Where the loop is. Each line says what comes next; a failure leads to ENDED from anywhere."""
+    """Where the loop is. Each line says what comes next; a failure leads to FAILING, but for a last one."""
 
     NEW = "new"  # Begin: STARTING, or WAITING when paused
     STARTING = "starting"  # the plugin starts and offsets are read: WORKING
@@ -36,6 +38,17 @@ class Phase(StrEnum):
     WAITING = "waiting"  # paused; resumed: STARTING (first time) or WORKING
     FAILING = "failing"  # a last abort or flush is outstanding: ENDED
     ENDED = "ended"  # nothing is accepted any more
+
+
+SOURCE_LOOP_MOVES: Final[Moves[Phase]] = {
+    Phase.NEW: frozenset({Phase.STARTING, Phase.WAITING, Phase.ENDED}),
+    Phase.STARTING: frozenset({Phase.WORKING, Phase.FAILING, Phase.ENDED}),
+    Phase.WORKING: frozenset({Phase.WAITING, Phase.FAILING, Phase.ENDED}),
+    Phase.WAITING: frozenset({Phase.STARTING, Phase.WORKING, Phase.ENDED}),
+    Phase.FAILING: frozenset({Phase.ENDED}),
+    Phase.ENDED: frozenset(),
+}
+"""A stop or a cancellation leads to ENDED, once the outstanding effect is answered."""
 
 
 @dataclass(slots=True)
@@ -102,7 +115,7 @@ class SourceTaskCore:
             case msg.OffsetsRead(offset):
                 self.progress.begin(offset)
                 self.started = True
-                self.phase = Phase.WORKING
+                self._move(Phase.WORKING)
                 self.committed_ms = now_ms
                 if not self._must_rest():
                     self._record(step, payloads.TaskStep(StepName.POLL, self.settings.instance))
@@ -136,7 +149,7 @@ class SourceTaskCore:
         elif self.phase is Phase.WAITING and not self.started:
             self._start_or_wait(step)
         elif self.phase is Phase.WAITING:
-            self.phase = Phase.WORKING
+            self._move(Phase.WORKING)
             step.effects += [msg.ReportState(paused=False), self._next_poll()]
 
     def _start_or_wait(self, step: msg.SourceStep) -> None:
@@ -144,11 +157,11 @@ class SourceTaskCore:
         if self.pause_requested:
             self._wait(step)
         else:
-            self.phase = Phase.STARTING
+            self._move(Phase.STARTING)
             step.effects.append(msg.StartPlugin())
 
     def _wait(self, step: msg.SourceStep) -> None:
-        self.phase = Phase.WAITING
+        self._move(Phase.WAITING)
         self.retry = None  # a slice that could not be converted is polled again
         step.effects += [msg.ReportState(paused=True), msg.AwaitCommand()]
 
@@ -433,7 +446,7 @@ class SourceTaskCore:
             self._end(step)
             return
         self.failure = failed
-        self.phase = Phase.FAILING
+        self._move(Phase.FAILING)
         self.aborting = self.dropping = False
         if failed.kind in (msg.FailureKind.FENCED, msg.FailureKind.EXPIRED):
             if failed.kind is msg.FailureKind.FENCED:
@@ -485,7 +498,7 @@ class SourceTaskCore:
         self.transaction_open = False
 
     def _end(self, step: msg.SourceStep) -> None:
-        self.phase = Phase.ENDED
+        self._move(Phase.ENDED)
         if self.started or self.failure is not None:
             step.effects.append(msg.StopPlugin())
         if self.cancelled:
@@ -501,6 +514,9 @@ class SourceTaskCore:
     def _report_refused(self, refused: int, step: msg.SourceStep) -> None:
         if refused:
             self._record(step, payloads.RecordsSkipped(refused), causes.RefusedByKafka())
+
+    def _move(self, after: Phase) -> None:
+        self.phase = moved(SOURCE_LOOP_MOVES, self.phase, after, self.settings.task)
 
     def _record(self, step: msg.SourceStep, payload: Payload, why: Cause | None = None) -> None:
         task = self.settings.task

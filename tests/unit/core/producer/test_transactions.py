@@ -8,7 +8,6 @@ import pytest
 
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
-from connectx.core.producer.transitions import TRANSITIONS, IllegalTransitionError, check
 from connectx.model.ids import TopicPartition
 from tests.unit.core.producer.script import T0, T1, Script, transactional
 
@@ -390,16 +389,6 @@ def test_a_purge_leaves_only_the_abort() -> None:
     script.append(7)
     script.lose(msg.Produce)
     assert script.settled == {6: "BatchDropped", 7: "BatchDropped", 1: "BatchDropped"}
-
-
-def test_states_follow_each_other_only_as_the_table_says() -> None:
-    assert set(TRANSITIONS) == set(State)
-    for before, after in itertools.product(State, State):
-        if after in TRANSITIONS[before]:
-            assert check(before, after) is after
-        else:
-            with pytest.raises(IllegalTransitionError, match=f"{before} cannot become {after}"):
-                check(before, after)
 
 
 # ------------------------------------------------------------------------------------------------------------ loans
