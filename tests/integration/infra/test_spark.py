@@ -69,8 +69,8 @@ def test_it_starts_on_the_java_of_this_machine(spark: SparkSession) -> None:
 
 def test_it_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     code = (
-        "import time; from connectx.spark.launcher import SparkDriver; driver = SparkDriver(); driver.start();"
-        "print(driver.pid, flush=True); time.sleep(600)"
+        "import signal; from connectx.spark.launcher import SparkDriver; driver = SparkDriver(); driver.start();"
+        "print(driver.pid, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as owner:
         assert owner.stdout is not None

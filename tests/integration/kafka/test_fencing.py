@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +15,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import WorkerConfig
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("618.2.2", "always.1")
 
@@ -74,8 +74,7 @@ def test_a_killed_worker_gives_up_fencing(clients: ClientConfigs) -> None:
 
     thread = threading.Thread(target=fence)
     thread.start()
-    while not fencer._in_use:
-        time.sleep(0.01)
+    until(lambda: fencer._in_use, "a call that waits")
     fencer.abandon()
     thread.join(20)
     assert len(raised) == 1

@@ -25,6 +25,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.net import KafkaNet
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
+from tests.support.waiting import until
 
 SESSION_MS = 20_000
 SHORT_SESSION_MS = 1_000
@@ -57,11 +58,7 @@ class Member:
 
     def find(self) -> None:
         """The coordinator's topic may still be being created."""
-        while True:
-            answer = self.adapters.ask(FindCoordinator, object)
-            if isinstance(answer, CoordinatorFound):
-                return
-            time.sleep(0.05)
+        until(lambda: isinstance(self.adapters.ask(FindCoordinator, object), CoordinatorFound), "a coordinator")
 
     def send_join(self, rebalance_timeout_ms: int = 60_000) -> int:
         return int(
@@ -76,10 +73,14 @@ class Member:
         return reply
 
     def get_id(self) -> None:
-        while (error := self.joined(self.send_join()).error) in ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"):
-            time.sleep(0.05)
+        def answer() -> str | None:
+            error = self.joined(self.send_join()).error
+            if error not in ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"):
+                return str(error)
             self.find()
-        assert error == "MEMBER_ID_REQUIRED"
+            return None
+
+        assert until(answer, "a coordinator that has loaded its groups") == "MEMBER_ID_REQUIRED"
 
     def send_sync(self, assignments: dict[str, Assignment]) -> int:
         return int(self.adapters.send(SendSyncGroup, self.generation, self.id, assignments))
@@ -129,9 +130,7 @@ def rebalance(leader: Member, newcomer: Member) -> None:
 
 
 def await_rebalance(member: Member) -> None:
-    while (error := member.heartbeat()) is None:
-        time.sleep(0.01)
-    assert error == "REBALANCE_IN_PROGRESS"
+    assert until(member.heartbeat, "a rebalance") == "REBALANCE_IN_PROGRESS"
 
 
 def test_two_members_go_through_a_rebalance(leader: Member, follower: Member, config: Any) -> None:

@@ -43,21 +43,22 @@ def worker_of(
 
 
 SCRIPTED = """
-import socket, sys, time
+import signal, socket, sys
 link = socket.socket(fileno=int(sys.argv[1]))
 link.recv(1 << 16)
 link.sendall(bytes.fromhex(sys.argv[2]))
-time.sleep(float(sys.argv[3]))
+if sys.argv[3] == "lives":
+    signal.pause()
 """
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have workers start a process that sends these lines after its first order, and then sleeps or ends."""
+    """Have workers start a process that sends these lines after its first order, and then lives on or ends."""
 
-    def script(lines: bytes, sleep_s: float = 600) -> None:
+    def script(lines: bytes, *, lives: bool = True) -> None:
         def child(command: list[str], **given: Any) -> ChildProcess:
-            said = [lines.hex(), str(sleep_s)]
+            said = [lines.hex(), "lives" if lives else "ends"]
             return ChildProcess([sys.executable, "-S", "-c", SCRIPTED, command[-1], *said], **given)
 
         monkeypatch.setattr(owner, "ChildProcess", child)
@@ -134,7 +135,7 @@ def test_others_hear_of_the_end_of_a_process_though_it_cannot_be_recorded(script
 
     over: list[str] = []
     worker = worker_of(record, lambda worker: over.append(worker.name))
-    scripted(b"", sleep_s=0)
+    scripted(b"", lives=False)
     with pytest.raises(WorkerStoppedError, match="exit code"):
         worker.start()
     until(lambda: over == ["worker-1"], "the end of the worker")
