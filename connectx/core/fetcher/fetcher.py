@@ -133,20 +133,22 @@ class FetcherCore:
         self, sent: tuple[int | None, msg.Request, dict[TopicPartition, int]], answer: msg.Answer, now_ms: int
     ) -> None:
         node, request, versions = sent
-        match request, answer:
-            case msg.FetchMetadata(), msg.MetadataFetched():
+        match request:
+            case msg.FetchMetadata():
+                assert isinstance(answer, msg.MetadataFetched), f"{answer} is no answer to {request}"
                 self._on_metadata(request, answer, now_ms)
-            case msg.Fetch(), msg.Fetched(results, error):
-                if error is not None:
-                    self._on_unanswered(sent, error, now_ms)
+            case msg.Fetch():
+                assert isinstance(answer, msg.Fetched), f"{answer} is no answer to {request}"
+                if answer.error is not None:
+                    self._on_unanswered(sent, answer.error, now_ms)
                     return
                 for fetch in request.partitions:
                     partition = self._partitions.get(fetch.target)
-                    result = results.get(fetch.target)
+                    result = answer.results.get(fetch.target)
                     if partition is not None and partition.version == versions[fetch.target] and result is not None:
                         self._on_result(node, fetch, partition, result, now_ms)
             case _:
-                raise TypeError(f"{answer} is no answer to {request}")
+                assert_never(request)
 
     def _on_result(
         self, node: int | None, fetch: msg.PartitionFetch, at: _Partition, result: msg.PartitionResult, now_ms: int

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from connectx.core.moves import Moves, moved
 from connectx.core.sink import messages as m
@@ -29,6 +29,25 @@ from connectx.model.payloads import Payload
 
 _OPEN_LIMIT_MS: Final = 60_000
 _OPEN_RETRY_MS: Final = 250
+
+
+_LoopAnswer = (
+    m.Begin
+    | m.SinkStarted
+    | m.Fetched
+    | m.FetchedNothing
+    | m.EndsKnown
+    | m.CoresKnown
+    | m.BulkStaged
+    | m.BulkFailed
+    | m.PutDone
+    | m.PutFailed
+    | m.PutRefused
+    | m.Flushed
+    | m.FlushFailed
+    | m.EffectFailed
+)
+"""Begin, and answers to the effects of the loop."""
 
 
 class Phase(StrEnum):
@@ -142,7 +161,7 @@ class SinkTaskCore:
 
     # ---------------------------------------------------------------------------------------------- the loop
 
-    def _on_loop(self, stimulus: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
+    def _on_loop(self, stimulus: _LoopAnswer, step: SinkStep, now_ms: int) -> None:
         match stimulus:
             case m.Begin(paused):
                 self.pause_requested = paused
@@ -177,7 +196,7 @@ class SinkTaskCore:
             case m.EffectFailed():
                 self.failure = self.failure or stimulus.error
             case _:
-                raise AssertionError(f"{type(stimulus).__name__} in phase {self.phase} of {self.settings.task}")
+                assert_never(stimulus)
         self._go_on(step, now_ms)
 
     def _on_fetched(self, fetched: m.Fetched, step: SinkStep) -> None:
@@ -480,7 +499,7 @@ class SinkTaskCore:
         else:
             step.effects.append(m.Flush())
 
-    def _on_last_flush(self, stimulus: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
+    def _on_last_flush(self, stimulus: _LoopAnswer, step: SinkStep, now_ms: int) -> None:
         """Only what is durable may be committed; partitions are given up in any case."""
         match stimulus:
             case m.Flushed():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from connectx.core.lanes import Lane
 from connectx.core.moves import Moves, moved
@@ -27,6 +27,28 @@ from connectx.model.causes import Cause, DataCause, RecordsFailed
 from connectx.model.events import Transition
 from connectx.model.payloads import Payload, StepName
 from connectx.model.states import TransactionBoundary
+
+_LoopAnswer = (
+    msg.Polled
+    | msg.Waiting
+    | msg.BulkPolled
+    | msg.BulkSent
+    | msg.BulkFailed
+    | msg.PolledNothing
+    | msg.PollFailed
+    | msg.ConvertFailed
+    | msg.Idled
+    | msg.Waited
+    | msg.TransactionBegun
+    | msg.SliceSent
+    | msg.OffsetsWritten
+    | msg.CommitUndecided
+    | msg.TransactionCommitted
+    | msg.TransactionAborted
+    | msg.OffsetsFlushed
+    | msg.OffsetsFlushFailed
+)
+"""Answers to the effects of a loop that has begun, but for failures."""
 
 
 class Phase(StrEnum):
@@ -41,7 +63,7 @@ class Phase(StrEnum):
 
 
 SOURCE_LOOP_MOVES: Final[Moves[Phase]] = {
-    Phase.NEW: frozenset({Phase.STARTING, Phase.WAITING, Phase.ENDED}),
+    Phase.NEW: frozenset({Phase.STARTING, Phase.WAITING, Phase.FAILING, Phase.ENDED}),
     Phase.STARTING: frozenset({Phase.WORKING, Phase.FAILING, Phase.ENDED}),
     Phase.WORKING: frozenset({Phase.WAITING, Phase.FAILING, Phase.ENDED}),
     Phase.WAITING: frozenset({Phase.STARTING, Phase.WORKING, Phase.ENDED}),
@@ -167,7 +189,7 @@ class SourceTaskCore:
 
     # ---------------------------------------------------------------------------------------------- the loop
 
-    def _on_loop(self, stimulus: msg.SourceStimulus, step: msg.SourceStep, now_ms: int) -> None:
+    def _on_loop(self, stimulus: _LoopAnswer, step: msg.SourceStep, now_ms: int) -> None:
         match stimulus:
             case msg.Polled():
                 self._on_polled(stimulus, step, now_ms)
@@ -201,7 +223,7 @@ class SourceTaskCore:
             case msg.OffsetsFlushFailed():
                 self._on_flush_failed(step, now_ms)
             case _:
-                raise AssertionError(f"{type(stimulus).__name__} in phase {self.phase} of {self.settings.task}")
+                assert_never(stimulus)
 
     def _on_polled(self, polled: msg.Polled, step: msg.SourceStep, now_ms: int) -> None:
         self.retry = None

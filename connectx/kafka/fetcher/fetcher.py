@@ -215,7 +215,7 @@ class RecordFetcher:
                 case Reply(stimulus, _, ends):
                     self._ends |= ends
                     self._take(stimulus, event)
-                case _:
+                case msg.Unanswered() | msg.TimeReached():
                     self._take(event)
         except Exception as error:
             with self._changed:
