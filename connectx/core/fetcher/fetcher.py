@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
+from connectx.core.by_value import ByValue
 from connectx.core.fetcher import errors
 from connectx.core.fetcher import messages as msg
 from connectx.model.ids import TopicPartition
@@ -54,7 +55,7 @@ class _Partition:
         self.failed = False
 
 
-class FetcherCore:
+class FetcherCore(ByValue):
     """Partitions of one consumer.
 
     Attributes:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from connectx.core.by_value import ByValue
 from connectx.core.producer.errors import RETRIABLE, UNKNOWN_TOPIC
 from connectx.core.producer.messages import FOREVER_MS, Batch, MetadataFetched, ProducerSettings
 from connectx.model.ids import TopicPartition
@@ -62,7 +63,7 @@ class PartitionQueue:
         self.recovering = True
 
 
-class Delivery:
+class Delivery(ByValue):
     """All batches of a producer. Methods that settle batches return their numbers."""
 
     def __init__(self, settings: ProducerSettings) -> None:

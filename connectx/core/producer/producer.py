@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from connectx.core.by_value import ByValue
 from connectx.core.moves import moved
 from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
@@ -47,7 +48,7 @@ _FENCED_ABORT_ATTEMPTS = 10
 _EMPTIED_BY_ABORT = (State.REFUSED, State.ABORTING)
 
 
-class ProducerCore:
+class ProducerCore(ByValue):
     """One producer.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from connectx.core.by_value import ByValue
 from connectx.core.producer.delivery import backoff
 from connectx.core.producer.messages import Produce, ProducerSettings, Request
 
@@ -16,7 +17,7 @@ class InFlight:
     request: Request
 
 
-class RequestsInFlight:
+class RequestsInFlight(ByValue):
     """Requests by their id."""
 
     def __init__(self) -> None:
