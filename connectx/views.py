@@ -34,7 +34,7 @@ _SECRET: Final = re.compile(
 )
 _URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _URL_QUERY_PASSWORD: Final = re.compile(
-    r"([?&;](?:(?:ssl)?password|api[._-]?key|(?:access[._-]?)?token)=)[^&;\s'\"]+", re.IGNORECASE
+    r"([?&;](?:(?:ssl)?password|api[._-]?key|(?:access[._-]?)?token|sig|x-amz-signature)=)[^&;\s'\"]+", re.IGNORECASE
 )
 HIDDEN: Final = "[hidden]"
 """What is shown in the place of a secret."""

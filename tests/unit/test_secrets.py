@@ -19,6 +19,10 @@ def test_secrets_are_masked_and_nothing_else() -> None:
         "headers": "X-Api-Key:geheim",
         "azure.account.key": "geheim",
         "aws.access.key.id": "AKIA",
+        "storage.aws_secret_access_key": "geheim",
+        "storage.azure_storage_sas_token": "geheim",
+        "iceberg.catalog.s3.access-key-id": "AKIA",
+        "iceberg.catalog.s3.secret-access-key": "geheim",
         "file": "/data/in.txt",
         "password": "",
         "removed": None,
@@ -31,6 +35,10 @@ def test_secrets_are_masked_and_nothing_else() -> None:
         "headers": "[hidden]",
         "azure.account.key": "[hidden]",
         "aws.access.key.id": "AKIA",
+        "storage.aws_secret_access_key": "[hidden]",
+        "storage.azure_storage_sas_token": "[hidden]",
+        "iceberg.catalog.s3.access-key-id": "AKIA",
+        "iceberg.catalog.s3.secret-access-key": "[hidden]",
         "file": "/data/in.txt",
         "password": "",
         "removed": None,
@@ -44,6 +52,7 @@ def test_a_password_among_the_parameters_of_a_url_is_masked() -> None:
         masked_text("https://h/in?api_key=geheim&token=geheim&id=1")
         == "https://h/in?api_key=[hidden]&token=[hidden]&id=1"
     )
+    assert masked_text("https://h/lake/a?sv=1&sig=geheim in 5 ms") == "https://h/lake/a?sv=1&sig=[hidden] in 5 ms"
 
 
 def test_a_trace_hides_passwords_in_urls_also_those_of_causes() -> None:
