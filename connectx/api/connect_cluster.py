@@ -142,7 +142,7 @@ class ConnectCluster(ABC):
             ConfigRejectedError: the configuration is invalid; has all messages.
             ConnectorExistsError: there is one of that name.
         """
-        text = self._as_text(config)
+        text, name = self._as_text(config), name.strip()  # as workers do with the names of new connectors
         self._client.create(name, text, initial_state=initial_state, timeout_s=timeout)
         return self[name]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from connectx.errors import ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
+from connectx.errors import ConfigError, ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
 from connectx.history.wording import plural
 from connectx.model.ids import TaskId
 from connectx.model.states import LOST, State
@@ -144,8 +144,9 @@ class Connector:
             ConnectorFailedError: it or a task is FAILED instead, for three seconds or when the time is over; has the
                 trace.
             WaitTimeoutError: `state` was not reached in time.
+            ConfigError: there is no such state.
         """
-        wanted = State(state)
+        wanted = _known_state(state)
         begin = failed_since = time.monotonic()
         failures: list[_Failure] = []
         while True:
@@ -379,6 +380,13 @@ def _is_in(status: Mapping[str, Any], wanted: State) -> bool:
     if wanted is State.STOPPED:
         return states == [State.STOPPED]
     return all(state == wanted for state in states) and (bool(tasks) or wanted is not State.RUNNING)
+
+
+def _known_state(name: str) -> State:
+    try:
+        return State(name)
+    except ValueError as error:
+        raise ConfigError([f"There is no state {name}. States are {', '.join(State)}."]) from error
 
 
 def _failures(status: Mapping[str, Any]) -> list[_Failure]:

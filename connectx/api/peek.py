@@ -159,7 +159,10 @@ class Peeker:
 
     def dead_letters(self, sink: str, rows: int) -> DeadLetters:
         """The newest dead letters of a sink."""
-        settings = sink_connector_settings(self._resolved(sink))
+        config = self._resolved(sink)
+        if not (config.get("topics") or config.get("topics.regex")):
+            raise PeekError(f"The connector {sink} is not a sink.", next_step="Name a sink with a dead letter queue.")
+        settings = sink_connector_settings(config)
         if settings.dead_letter_topic is None:
             raise PeekError(
                 f"The connector {sink} has no dead letter queue.",

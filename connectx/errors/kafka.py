@@ -63,7 +63,8 @@ class TopicMissingError(ConnectxError):
     code = "topic_missing"
 
     def __init__(self, topic: str, why: str, *, next_step: str) -> None:
-        super().__init__(f"The topic {topic} does not exist and was not created: {why}.", next_step=next_step)
+        reason = f" and was not created: {why}" if why else ""
+        super().__init__(f"The topic {topic} does not exist{reason}.", next_step=next_step)
 
 
 class InternalTopicError(ConnectxError):

@@ -130,7 +130,7 @@ def schema_of(spark: SparkSession, ddl: str) -> StructType:
     try:
         return spark.createDataFrame([], ddl).schema
     except PySparkException as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         raise ConfigError([f"Invalid value {ddl} for configuration schema: Spark cannot read it ({reason})"]) from error
 
 

@@ -92,7 +92,7 @@ def take_snapshot(clients: ClientConfigs, topic: str) -> TopicSnapshot:
     try:
         count = admin.partition_counts([topic])[topic]
         if count is None:
-            raise TopicMissingError(topic, "it is to be checked", next_step="Check the name of the topic.")
+            raise TopicMissingError(topic, "", next_step="Check the name of the topic.")
         partitions = [TopicPartition(topic, number) for number in range(count)]
         stable = admin.end_offsets(partitions, committed=True)
         written = admin.end_offsets(partitions)

@@ -157,10 +157,12 @@ def test_records_rows_and_dead_letters_can_be_looked_at_and_the_latter_sent_agai
         *("line 99", "line 199"),
     ]
     assert [list(row.values()) for row in cluster.peek(flow.sink.name, 2)] == [["line 198"], ["line 199"]]
-    with pytest.raises(TopicMissingError):
+    with pytest.raises(TopicMissingError, match=r"The topic nowhere does not exist\."):
         cluster.peek("nowhere")
     with pytest.raises(PeekError, match="has no dead letter queue"):
         cluster.dead_letters(flow.sink.name)
+    with pytest.raises(PeekError, match="is not a sink"):
+        cluster.dead_letters(flow.name)
     queue = {
         **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": f"{flow.topic}-dead"},
         **{"errors.deadletterqueue.context.headers.enable": "true"},

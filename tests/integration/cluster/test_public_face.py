@@ -280,7 +280,8 @@ def test_a_deleted_connector_is_gone_and_its_name_free(cluster: cx.Cluster, make
 def test_a_connector_can_be_created_stopped(cluster: cx.Cluster, make_lines: MakeLines) -> None:
     lines = make_lines(cluster)
     config = {"connector.class": "FileStreamSource", "file": str(lines.path), "topic": lines.topic}
-    connector = cluster.create(lines.name, config, initial_state="STOPPED").wait("STOPPED", WAIT_S)
+    connector = cluster.create(f"{lines.name} ", config, initial_state="STOPPED").wait("STOPPED", WAIT_S)
+    assert connector.name == lines.name, "workers remove spaces around a name"
     assert connector.tasks == []
     lines.append(2)
     connector.resume()

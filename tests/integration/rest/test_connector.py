@@ -13,7 +13,13 @@ from connectx.core import verbs
 from connectx.core.messages import Done, Refused, Reply
 from connectx.core.replies import Config, ConnectorInfo, ConnectorState, ConnectorStatus
 from connectx.core.verbs import Verb
-from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
+from connectx.errors import (
+    ConfigError,
+    ConfigRejectedError,
+    ConnectorFailedError,
+    ConnectorNotFoundError,
+    WaitTimeoutError,
+)
 from connectx.rest.client import RestClient
 
 Serve = Callable[..., Any]
@@ -208,6 +214,8 @@ def test_wait_that_takes_too_long_says_what_it_saw(attach: Attach) -> None:
     with pytest.raises(WaitTimeoutError, match=expected) as caught:
         connector.wait(timeout=0)
     assert isinstance(caught.value, TimeoutError)
+    with pytest.raises(ConfigError, match=r"There is no state RUNING\. States are UNASSIGNED, RUNNING"):
+        connector.wait("RUNING")
 
 
 def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytest.MonkeyPatch) -> None:

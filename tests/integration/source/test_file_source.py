@@ -144,7 +144,10 @@ def test_a_file_that_shrank_fails_the_task(place: Place, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("more", "reported"),
-    [({"schema": "id WHAT"}, "configuration schema"), ({"schema": "id INT", "key.fields": "no"}, "key.fields")],
+    [
+        ({"schema": "id WHAT"}, "configuration schema: Spark cannot read it (["),
+        ({"schema": "id INT", "key.fields": "no"}, "key.fields"),
+    ],
 )
 def test_a_schema_that_cannot_be_used_fails_the_task(
     place: Place, tmp_path: Path, more: dict[str, str], reported: str

@@ -171,7 +171,7 @@ class DeadLetterQueue:
         error = self._admin.create_topics([spec], _CALL_S)[self._topic]
         if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise TopicNotCreatableError(
-                f"The dead letter queue {self._topic} is missing and could not be created: {error.str()}.",
+                f"The dead letter queue {self._topic} is missing and could not be created: {error.str().rstrip('.')}.",
                 next_step="Create it, or correct errors.deadletterqueue.topic.replication.factor or the permissions of "
                 "the connector's admin client; then restart the task.",
             )
