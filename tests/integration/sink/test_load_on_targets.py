@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import pytest
 
 import connectx as cx
 from connectx.model.events import EventKind
+from connectx.model.ids import TopicPartition
 from connectx.plugins.api import RetriableError, SinkBatch
 from tests.support.task_harness import Task
 from tests.support.waiting import until
@@ -36,6 +37,11 @@ class Target(cx.SinkConnector):
     failures: ClassVar[dict[str, int]] = {}
 
     class Task(cx.SinkTask):
+        def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+            if self.settings.get("opens", "true") == "false" and Path(self.settings["switch"]).exists():
+                raise RetriableError("The target cannot be opened.")
+            return {}
+
         def put(self, batch: SinkBatch) -> None:
             name = self.context.group_id
             if Path(self.settings["switch"]).exists():
@@ -79,6 +85,18 @@ def test_a_put_is_tried_again_with_pauses_until_it_succeeds_and_commits_nothing_
     until(lambda: committed("connect-retried", source) == {f"{source}-0": 5}, "the commit")
     assert rows_put("retried") == 5
     assert task.runner.metrics()["retries"] >= 4
+    task.stop()
+
+
+def test_a_target_that_cannot_be_opened_is_the_reason_that_the_task_shows_until_it_can(
+    begin: Make, switch: Path
+) -> None:
+    switch.touch()
+    task, _ = begin("opened", 5, {"opens": "false"})
+    until(lambda: task.runner.metrics()["retrying"] == "The target cannot be opened.", "the reason")
+    switch.unlink()
+    until(lambda: rows_put("opened") == 5, "the rows")
+    assert task.runner.metrics()["retrying"] is None
     task.stop()
 
 
