@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 import connectx as cx
+from connectx.connectors.postgres.cdc.positions import SNAPSHOT
 from connectx.errors import (
     DatabaseError,
     DatabasePermissionError,
@@ -114,6 +115,32 @@ def test_tables_are_read_at_a_time_as_of_one_moment_and_go_on_after_a_restart(sh
     capture.stop()
     read = [(record["topic"], record["key"]["id"]) for record in found if record["value"]["op"] == "r"]
     assert sorted(read) == sorted((f"{shop.name}.public.{name}", n) for name in kinds for n in range(1, 10))
+    for name in kinds:
+        of_one = [record for record in found if record["topic"].endswith(name)]
+        assert {row["name"] for row in replayed(of_one).values()} == {"new"}
+    markers = [record["value"]["source"]["snapshot"] for record in found if record["value"]["op"] == "r"]
+    assert (markers[0], markers[-1]) == ("first", "last")
+
+
+def test_large_tables_are_read_in_ranges_of_their_key_and_go_on_after_a_restart(shop: Captured) -> None:
+    hours = "now() + n * interval '1 h'"
+    kinds = {"t": ("text", "chr(97 + n % 3)"), "u": ("char(3)", "'b'"), "v": ("timestamptz", hours)}
+    for name, (kind, value) in kinds.items():
+        shop.sql(f"CREATE TABLE {name} (kind {kind}, id int, name text, PRIMARY KEY (kind, id)) PARTITION BY LIST (id)")
+        shop.sql(f"CREATE TABLE {name}_0 PARTITION OF {name} FOR VALUES IN (7)")
+        shop.sql(f"CREATE TABLE {name}_1 PARTITION OF {name} DEFAULT")
+        shop.sql(f"INSERT INTO {name} SELECT {value}, n, 'old' FROM generate_series(1, 60) n")
+    capture = Capture(shop, snapshot_fetch_size=4, snapshot_max_threads=3, publish_via_partition_root="true")
+    found = capture.records(most=2)
+    assert capture.stored is not None
+    reading = json.loads(capture.stored[SNAPSHOT])["reading"]
+    assert [len(ranges) for ranges in reading.values()] == [3], "the first table has as many ranges as threads"
+    shop.transaction(*(f"UPDATE {name} SET name = 'new'" for name in kinds))
+    capture.restart()
+    found += capture.records()
+    capture.stop()
+    read = [(record["topic"], record["key"]["id"]) for record in found if record["value"]["op"] == "r"]
+    assert sorted(read) == sorted((f"{shop.name}.public.{name}", n) for name in kinds for n in range(1, 61))
     for name in kinds:
         of_one = [record for record in found if record["topic"].endswith(name)]
         assert {row["name"] for row in replayed(of_one).values()} == {"new"}

@@ -190,7 +190,8 @@ CONFIG: Final = (
         "snapshot.max.threads",
         int,
         1,
-        doc="How many tables a snapshot reads at a time, each over a separate connection and as of the same moment.",
+        doc="How many tables, or ranges of large tables, a snapshot reads at a time, each over a separate connection "
+        "and as of the same moment.",
         group=_TABLES,
         validator=at_least(1),
     )

@@ -8,7 +8,7 @@ Debezium wrote within a transaction also the last change that it had sent of tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -52,26 +52,40 @@ class Visible:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows of a table between two values of its primary key, as texts.
+
+    Attributes:
+        after: key of the row before the first one; empty: there is no lower bound.
+        to: key of the last row; empty: there is no upper bound.
+    """
+
+    after: tuple[str, ...] = ()
+    to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotState:
     """A snapshot that has begun.
 
     Attributes:
         visible: what its first transaction saw. Changes that a later transaction of it saw, too, come in the stream.
         done: tables that were read whole, as `schema.table`.
-        reading: those that were read in part, with the primary key's values, as texts, of the last row that was sent.
+        reading: those that were read in part, with the ranges of rows that are left.
         finished: all rows were sent, and the stream has not passed `visible` yet.
     """
 
     visible: Visible
     done: tuple[str, ...] = ()
-    reading: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reading: Mapping[str, tuple[KeyRange, ...]] = field(default_factory=dict)
     finished: bool = False
 
     def to_json(self) -> str:
         """The state as JSON."""
         whole = {"xids": self.visible.text, "until": self.visible.until}
         if not self.finished:
-            whole |= {"done": list(self.done), "reading": {table: list(key) for table, key in self.reading.items()}}
+            reading = {table: [[each.after, each.to] for each in left] for table, left in self.reading.items()}
+            whole |= {"done": list(self.done), "reading": reading}
         return json.dumps(whole, separators=(",", ":"))
 
     @classmethod
@@ -81,7 +95,13 @@ class SnapshotState:
         visible = Visible(str(given["xids"]), int(given["until"]))
         if "done" not in given:
             return cls(visible, finished=True)
-        return cls(visible, tuple(given["done"]), {table: tuple(key) for table, key in given["reading"].items()})
+        reading = {table: tuple(map(_key_range, left)) for table, left in given["reading"].items()}
+        return cls(visible, tuple(given["done"]), reading)
+
+
+def _key_range(given: Sequence[Sequence[str]]) -> KeyRange:
+    after, to = map(tuple, given)
+    return KeyRange(after, to)
 
 
 @dataclass(frozen=True, slots=True)

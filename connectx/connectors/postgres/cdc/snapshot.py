@@ -1,8 +1,9 @@
 """The rows of all tables, in pages, as of one moment.
 
-Several tables can be read at a time, each over a separate connection. All transactions import the snapshot of the first
-one, so that they show the same moment. While a page is sent, the next ones are read. A task that starts again in the
-middle of tables continues after their last rows in other transactions. A table without a primary key then begins again.
+Several tables can be read at a time, each over a separate connection. A large table is divided into ranges of its
+primary key, as many as there are connections. All transactions import the snapshot of the first one, so that they show
+the same moment. While a page is sent, the next ones are read. A task that starts again in the middle of tables
+continues after the last rows of each range in other transactions. A table without a primary key then begins again.
 """
 
 from __future__ import annotations
@@ -12,37 +13,55 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, as_number
 from connectx.connectors.postgres.cdc.events import READ, Changes, Column, RowTexts, TableShape
-from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, Visible
+from connectx.connectors.postgres.cdc.positions import KeyRange, Position, SnapshotState, Visible
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 
 _ONE_MOMENT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _PLACE: Final = ("t.tableoid", "t.ctid")
 """Where a row lies: partitions of a table have different oids."""
 
+_WHOLE: Final = (KeyRange(),)
+_LEAST_ROW_BYTES: Final = 28
+"""The header of a row with its pointer."""
+
+_SAMPLED_BYTES: Final = 1 << 20
+"""How much of a table is read to find out where it is divided."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     """Rows of a table as texts, without a primary key followed by their place.
 
-    `begins` and `ends`: the first and the last row of the table are among them.
+    Attributes:
+        range: what was to be read.
+        is_last: no rows of the range are left.
+        begins, ends: the first and the last page of the table, in the order in which they are sent.
     """
 
     shape: TableShape
+    range: KeyRange
     rows: pa.Table
-    begins: bool
-    ends: bool
+    is_last: bool
+    begins: bool = False
+    ends: bool = False
 
     @property
     def last_key(self) -> tuple[str, ...]:
         """Where the next page continues: the primary key or the place of the last row."""
         places = self.shape.key or range(len(self.shape.columns), self.rows.num_columns)
         return tuple(self.rows.column(at)[-1].as_py() for at in places)
+
+    @property
+    def rest(self) -> tuple[KeyRange, ...]:
+        """What is left of the range."""
+        return () if self.is_last else (KeyRange(self.last_key, self.range.to),)
 
 
 class Snapshot:
@@ -53,8 +72,8 @@ class Snapshot:
         catalog: of the same session.
         publication: names the tables.
         rows: of a page.
-        threads: how many tables are read at a time.
-        connect: makes the sessions for all tables but one.
+        threads: how many tables, or ranges of tables, are read at a time.
+        connect: makes the sessions for all of them but one.
     """
 
     def __init__(
@@ -87,6 +106,7 @@ class Snapshot:
         self._pages: Iterator[_Page] | None = None
         self._reading: dict[Future[_Page], PostgresSession] = {}
         self._page: _Page | None = None  # the next one to be sent: it is the last one unless another follows
+        self._ranges: dict[str, tuple[KeyRange, ...]] = {}  # of each table, as they were when its reading began
         self._empty: list[str] = []  # tables without rows that no position has yet
         self._is_first = False
 
@@ -127,15 +147,19 @@ class Snapshot:
     # ---------------------------------------------------------------------------------------------- inner parts
 
     def _read(self, state: SnapshotState) -> Iterator[_Page]:
-        """Pages with rows as they come, those of one table in order.
+        """Pages with rows as they come, those of one range in order.
 
         As Debezium has it, a snapshot begins with the first table and ends with the last one.
         """
-        left = deque((shape, state.reading.get(full, ()) if shape.key else ())
-                     for full, shape in self._tables.items() if full not in state.done)  # fmt: skip
+        for full, shape in self._tables.items():
+            if full not in state.done:
+                self._ranges[full] = (state.reading.get(full) if shape.key else None) or self._divided(shape)
+        left = deque((self._tables[full], each) for full, ranges in self._ranges.items() for each in ranges)
         if not left:
             return
         last_table, last_page = left[-1][0].full, None
+        unread = {full: len(ranges) for full, ranges in self._ranges.items()}
+        begun = {full for full in state.reading if full in self._ranges and self._tables[full].key}
         self._import_moment(min(self._threads, len(left)) - 1)
         self._pool = pool = ThreadPoolExecutor(len(self._sessions), thread_name_prefix="snapshot")
         reading = self._reading
@@ -146,19 +170,47 @@ class Snapshot:
             ready, _ = wait(first or reading, return_when=FIRST_COMPLETED)
             future = next(one for one in reading if one in ready)
             page, session = future.result(), reading.pop(future)
-            if not page.ends:
-                reading[pool.submit(self._read_page, session, page.shape, page.last_key)] = session
-            elif left:
-                reading[pool.submit(self._read_page, session, *left.popleft())] = session
+            full = page.shape.full
+            if not page.is_last:
+                reading[pool.submit(self._read_page, session, page.shape, *page.rest)] = session
+            else:
+                unread[full] -= 1
+                if left:
+                    reading[pool.submit(self._read_page, session, *left.popleft())] = session
             first = []
+            page = replace(page, begins=full not in begun, ends=not unread[full])
             if not page.rows.num_rows:
-                self._empty.append(page.shape.full)
-            elif page.ends and page.shape.full == last_table:
+                self._empty += [full] if page.ends else []
+                continue
+            begun.add(full)
+            if page.ends and full == last_table:
                 last_page = page
             else:
                 yield page
         if last_page is not None:
             yield last_page
+
+    def _divided(self, shape: TableShape) -> tuple[KeyRange, ...]:
+        """About equal parts of a table for all threads, between keys of a sample of its rows; one if it is small."""
+        least = 2 * self._threads * self._rows
+        if self._threads == 1 or not shape.key:
+            return _WHOLE
+        name = literal(_name(shape))
+        ((size_bytes,),) = self._sessions[0].query(
+            f"SELECT coalesce((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree({name}::regclass)), "
+            f"pg_relation_size({name}::regclass))::bigint"
+        )
+        if size_bytes < least * _LEAST_ROW_BYTES:
+            return _WHOLE
+        percent = min(100.0, 100 * _SAMPLED_BYTES / size_bytes)
+        key = ", ".join(f"t.{identifier(shape.columns[at].name)}" for at in shape.key)
+        texts = ", ".join(_as_text(shape.columns[at]) for at in shape.key)
+        sample = f"{self._source(shape)} t TABLESAMPLE SYSTEM ({percent})"
+        found = self._sessions[0].query(f"SELECT {texts} FROM {sample} ORDER BY {key}")
+        if len(found) < self._threads or len(found) * 100 / percent < least:
+            return _WHOLE
+        bounds = [found[len(found) * part // self._threads - 1] for part in range(1, self._threads)]
+        return tuple(KeyRange(after, to) for after, to in pairwise([(), *bounds, ()]))
 
     def _import_moment(self, count: int) -> None:
         """Make more sessions whose transactions show the same moment as the first one."""
@@ -170,28 +222,38 @@ class Snapshot:
             session.execute(_ONE_MOMENT)
             session.execute(f"SET TRANSACTION SNAPSHOT {literal(moment)}")
 
-    def _read_page(self, session: PostgresSession, shape: TableShape, after: tuple[str, ...]) -> _Page:
+    def _source(self, shape: TableShape) -> str:
+        """A table without those that inherit from it; a partitioned one has rows in its partitions alone."""
+        return _name(shape) if shape.full in self._partitioned else f"ONLY {_name(shape)}"
+
+    def _read_page(self, session: PostgresSession, shape: TableShape, wanted: KeyRange) -> _Page:
         # Without t. ORDER BY would take the texts, which have another order.
         order = [f"t.{identifier(shape.columns[at].name)}" for at in shape.key] or list(_PLACE)
         place = [] if shape.key else [f"{name}::text" for name in _PLACE]
-        selected = ", ".join([*map(_as_text, shape.columns), *place])
+        selected, key = ", ".join([*map(_as_text, shape.columns), *place]), ", ".join(order)
         # A literal without a type gets that of the column.
-        where = f"WHERE ({', '.join(order)}) > ({', '.join(map(literal, after))}) " if after else ""
-        table = f"{identifier(shape.schema)}.{identifier(shape.name)}"
-        only = "" if shape.full in self._partitioned else "ONLY "
-        sql = f"SELECT {selected} FROM {only}{table} t {where}ORDER BY {', '.join(order)} LIMIT {self._rows + 1}"
+        bounds = [
+            f"({key}) {sign} ({', '.join(map(literal, bound))})"
+            for sign, bound in ((">", wanted.after), ("<=", wanted.to))
+            if bound
+        ]
+        where = f"WHERE {' AND '.join(bounds)} " if bounds else ""
+        sql = f"SELECT {selected} FROM {self._source(shape)} t {where}ORDER BY {key} LIMIT {self._rows + 1}"
         found = pa.concat_tables(list(session.read(sql)) or [pa.table({})])
-        ends = found.num_rows <= self._rows
-        rows = found if ends else found.slice(0, self._rows)
-        return _Page(shape, rows.combine_chunks(), begins=not after, ends=ends)
+        is_last = found.num_rows <= self._rows
+        rows = found if is_last else found.slice(0, self._rows)
+        return _Page(shape, wanted, rows.combine_chunks(), is_last)
 
     def _after(self, state: SnapshotState, page: _Page) -> SnapshotState:
         """The state after a page was sent."""
         full = page.shape.full
         done = (*state.done, *self._empty, *([full] if page.ends else []))
-        reading = {**state.reading, full: page.last_key}
+        ranges = state.reading.get(full) if page.shape.key else None
+        left = [part for each in ranges or self._ranges[full]
+                for part in (page.rest if each.to == page.range.to else (each,))]  # fmt: skip
+        reading = {**state.reading, full: tuple(left)}
         self._empty.clear()
-        return replace(state, done=done, reading={table: key for table, key in reading.items() if table not in done})
+        return replace(state, done=done, reading={table: left for table, left in reading.items() if table not in done})
 
     def _changes(self, page: _Page, lsn: int, *, is_last: bool) -> Changes:
         count = page.rows.num_rows
@@ -220,6 +282,11 @@ class Snapshot:
             moments=same(self.now_us),
             snapshot=pa.array(markers),
         )
+
+
+def _name(shape: TableShape) -> str:
+    """A table's name in SQL."""
+    return f"{identifier(shape.schema)}.{identifier(shape.name)}"
 
 
 def _as_text(column: Column) -> str:

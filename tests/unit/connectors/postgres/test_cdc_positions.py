@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectx.connectors.postgres.cdc.positions import Position, Resumed, SnapshotState, Visible, check_offset
+from connectx.connectors.postgres.cdc.positions import KeyRange, Position, Resumed, SnapshotState, Visible, check_offset
 from connectx.errors import ReplicationMessageError
 
 LSNS = st.integers(1, 2**62)
 TEXTS = st.text(max_size=10)
 VISIBLE = st.builds(Visible, st.just("5:9:7"), LSNS)
+KEYS = st.lists(TEXTS).map(tuple)
+RANGES = st.lists(st.builds(KeyRange, KEYS, KEYS)).map(tuple)
 STATES = st.one_of(
-    st.builds(SnapshotState, VISIBLE, st.lists(TEXTS).map(tuple), st.dictionaries(TEXTS, st.lists(TEXTS).map(tuple))),
+    st.builds(SnapshotState, VISIBLE, st.lists(TEXTS).map(tuple), st.dictionaries(TEXTS, RANGES)),
     st.builds(SnapshotState, VISIBLE, finished=st.just(True)),
 )
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.postgres.cdc.events import Changes, Column, TableShape
-from connectx.connectors.postgres.cdc.positions import Position
+from connectx.connectors.postgres.cdc.positions import KeyRange, Position, SnapshotState, Visible
 from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.values import Modes, column_type
 from connectx.errors import DatabaseUnavailableError
@@ -25,7 +25,8 @@ Sent = list[tuple[str, list[str], list[str]]]
 class Server:
     """Tables with ids from 1 on, and the sessions that read them.
 
-    `gates`: a table is read when its event is set.
+    `gates`: a table, or a range of it (`a to 10`), is read when its event is set. `divides`: tables are so large that
+    they are sampled.
     """
 
     def __init__(self, tables: Mapping[str, int], gates: Mapping[str, Event] | None = None) -> None:
@@ -33,6 +34,7 @@ class Server:
         self.gates = gates or {}
         self.sessions: list[Session] = []
         self.failing = ""
+        self.divides = False
 
     def connect(self) -> Any:
         self.sessions.append(Session(self))
@@ -53,21 +55,31 @@ class Session:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         self.statements.append(sql)
-        return [("moment-1",)] if "pg_export_snapshot" in sql else [("5:9:7", 200, 1_000, 9)]
+        if "pg_export_snapshot" in sql:
+            return [("moment-1",)]
+        if "pg_relation_size" not in sql and "TABLESAMPLE" not in sql:
+            return [("5:9:7", 200, 1_000, 9)]
+        (rows,) = [count for name, count in self._server.tables.items() if f'."{name}"' in sql]
+        if "pg_relation_size" in sql:
+            return [(100 * rows if self._server.divides else 0,)]
+        assert "TABLESAMPLE SYSTEM (100.0)" in sql, "less than what is sampled at most"
+        return [(str(number),) for number in range(1, rows + 1)]
 
     def read(self, sql: str) -> Iterator[pa.Table]:
         self.statements.append(sql)
-        found = re.search(r'FROM ONLY "public"\."(\w+)" t (?:WHERE .* > \(\'(\d+)\'\) )?ORDER BY .* LIMIT (\d+)', sql)
+        found = re.search(r'FROM ONLY "public"\."(\w+)" t (WHERE .*)?ORDER BY .* LIMIT (\d+)', sql)
         assert found is not None, sql
-        name, after, limit = found.groups()
-        if name in self._server.gates:
-            while not self._server.gates[name].wait(0.01):
+        name, where, limit = found.groups()
+        bounds = dict(re.findall(r" (>|<=) \('(\d+)'\)", where or ""))
+        gate = self._server.gates.get(name) or self._server.gates.get(f"{name} to {bounds.get('<=', 'the end')}")
+        if gate is not None:
+            while not gate.wait(0.01):
                 if self.cancelled.is_set():
                     raise DatabaseUnavailableError("cancelled", next_step="")
         if name == self._server.failing:
             raise DatabaseUnavailableError("the server is gone", next_step="")
-        first = int(after or 0) + 1
-        ids = [str(number).encode() for number in range(first, self._server.tables[name] + 1)[: int(limit)]]
+        first, last = int(bounds.get(">", 0)) + 1, int(bounds.get("<=", self._server.tables[name]))
+        ids = [str(number).encode() for number in range(first, last + 1)[: int(limit)]]
         if ids:
             yield pa.table({"id": pa.array(ids, pa.binary())}).cast(pa.schema([("id", pa.string())]))
 
@@ -221,7 +233,74 @@ def test_an_empty_table_is_done_with_the_next_page(snapshot_of: Callable[..., Sn
     _, position = sent(snapshot_of(Server({"none": 0, "a": 5})), most=1)
     assert position.snapshot is not None
     assert position.snapshot.done == ("public.none",)
-    assert position.snapshot.reading == {"public.a": ("2",)}
+    assert position.snapshot.reading == {"public.a": (KeyRange(("2",)),)}
+
+
+def divided(tables: Mapping[str, int], gates: Mapping[str, Event] | None = None) -> Server:
+    server = Server(tables, gates)
+    server.divides = True
+    return server
+
+
+def test_a_large_table_is_read_in_as_many_ranges_as_there_are_threads(snapshot_of: Callable[..., Snapshot]) -> None:
+    server = divided({"small": 3, "large": 30})
+    snapshot = snapshot_of(server, threads=3)
+    found, position = sent(snapshot, most=1)
+    assert position.snapshot is not None
+    assert len(server.sessions) == 3
+    rest, _ = sent(snapshot, position)
+    read = ids(found + rest)
+    assert {name: sorted(map(int, rows)) for name, rows in read.items()} == {
+        "small": [1, 2, 3],
+        "large": list(range(1, 31)),
+    }
+    statements = [statement for session in server.sessions for statement in session.statements if "LIMIT" in statement]
+    bounds = {tuple(re.findall(r"<= \('(\d+)'\)", statement)) for statement in statements if "large" in statement}
+    assert bounds == {("10",), ("20",), ()}
+    assert not any("<=" in statement for statement in statements if "small" in statement)
+
+
+@pytest.mark.parametrize("slow", ["a to 10", "a to the end", "b to 15", "b to the end"])
+def test_markers_of_a_divided_table_are_those_of_one_that_is_read_in_a_row(
+    snapshot_of: Callable[..., Snapshot], slow: str
+) -> None:
+    gate = Event()
+    Timer(0.1, gate.set).start()
+    found, _ = sent(snapshot_of(divided({"a": 20, "b": 30}, {slow: gate}), threads=2))
+    markers = {name: [marker for table, _, page in found if table == name for marker in page] for name in ("a", "b")}
+    assert (found[0][0], markers["a"][0], markers["a"].count("first")) == ("a", "first", 1)
+    assert (found[-1][0], markers["b"][-1], markers["b"].count("last")) == ("b", "last", 1)
+    assert (markers["a"][-1], markers["b"][0]) == ("last_in_data_collection", "first_in_data_collection")
+    assert markers["a"].count("true") == 18
+    assert markers["b"].count("true") == 28
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_divided_tables_go_on_after_each_position_also_with_other_threads(
+    snapshot_of: Callable[..., Snapshot], threads: int
+) -> None:
+    tables = {"a": 17, "none": 0, "b": 25}
+    every, _ = sent(snapshot_of(divided(tables), threads=threads))
+    for count in range(len(every) + 1):
+        before, position = sent(snapshot_of(divided(tables), threads=threads), most=count)
+        stored = Position.of(position.offset)
+        assert stored == position
+        after, _ = sent(snapshot_of(divided(tables), threads=1 + count % 4), stored)
+        read = ids(before + after)
+        assert {name: sorted(map(int, rows)) for name, rows in read.items()} == {
+            "a": list(range(1, 18)),
+            "b": list(range(1, 26)),
+        }
+        markers = [marker for _, _, page in before + after for marker in page]
+        assert (markers.count("first"), markers.count("first_in_data_collection")) == (1, 1)
+
+
+def test_a_range_whose_rows_are_gone_after_a_restart_ends_its_table(snapshot_of: Callable[..., Snapshot]) -> None:
+    state = SnapshotState(Visible("5:9:7", 200), reading={"public.a": (KeyRange((), ("2",)), KeyRange(("8",)))})
+    found, position = sent(snapshot_of(Server({"a": 5}), threads=2), Position(100, snapshot=state))
+    assert ids(found) == {"a": ["1", "2"]}
+    assert position.snapshot is not None
+    assert position.snapshot.finished
 
 
 def test_closing_cancels_what_runs_and_drops_all_sessions(snapshot_of: Callable[..., Snapshot]) -> None:
