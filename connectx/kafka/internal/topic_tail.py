@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 # A poll returns immediately when a record is there. It does not return for a transaction marker alone, so while a read
 # waits, or shortly after a record, it is called more often.
 _BUSY_POLL_S: Final = 0.005
-_IDLE_POLL_S: Final = 0.05
+_IDLE_POLL_S: Final = 0.1
 _BUSY_FOR_S: Final = 0.25
 _BATCH: Final = 1_000
 _ASK_LIMIT_S: Final = 5.0
@@ -61,7 +61,7 @@ class TopicTail:
         config: settings of the consumer.
         admin: asked for the ends.
         on_record: takes each record in order; called on the thread.
-        on_turn: called on the thread again and again, at least every 50 ms.
+        on_turn: called on the thread again and again, at least every 100 ms.
         on_crash: called once if the thread dies.
     """
 
@@ -146,14 +146,15 @@ class TopicTail:
 
     def _run(self) -> None:
         assert self._consumer is not None
-        busy_until_s = time.monotonic() + _BUSY_FOR_S
+        busy, busy_until_s = True, time.monotonic() + _BUSY_FOR_S
         try:
             while not self._ending:
-                busy = bool(self._reads) or time.monotonic() < busy_until_s
+                was_busy, busy = busy, bool(self._reads) or time.monotonic() < busy_until_s
                 if self._poll(_BUSY_POLL_S if busy else _IDLE_POLL_S):
-                    busy_until_s = time.monotonic() + _BUSY_FOR_S
-                self._note_positions()
-                self._look_after_reads()
+                    busy, busy_until_s = True, time.monotonic() + _BUSY_FOR_S
+                if self._reads or (was_busy and not busy):  # to ask for all positions costs more than the poll
+                    self._note_positions()
+                    self._look_after_reads()
                 self._on_turn()
         except BaseException as error:
             self._ending = True
