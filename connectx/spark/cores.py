@@ -19,7 +19,7 @@ def executor_cores(session: SparkSession) -> int:
         context: Any = session.sparkContext
         executors = context._jsc.sc().statusStore().executorList(True)
         present = sum(executors.apply(at).maxTasks() for at in range(executors.size()))
-        return max(int(present), _allocatable(context.getConf()))
+        return max(int(present), _allocatable(context._conf))  # getConf() would copy the settings, a call for each
     from pyspark.sql import functions as F
 
     # A range has as many partitions as there are cores.

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,7 +46,9 @@ def ship(session: SparkSession, modules: Iterable[str] = ()) -> None:
     Raises:
         ModuleNotShippedError: there is no source of a module.
     """
-    paths = [archive(name) for name in dict.fromkeys((OWN, *modules))]
+    own = _own_archive(cache_dir())
+    others = [archive(name) for name in dict.fromkeys(modules) if name != OWN]
+    paths = [own if own.exists() else archive(OWN), *others]
     if is_connect(session):
         session.addArtifacts(*map(str, paths), pyfile=True)
         return
@@ -76,6 +79,12 @@ def archive(module: str) -> Path:
                 target.writestr(zipfile.ZipInfo(name, _CREATED), path.read_bytes(), zipfile.ZIP_DEFLATED)
         partial.replace(found)
     return found
+
+
+@cache
+def _own_archive(folder: Path) -> Path:
+    """The archive of connectx in a cache, read once: the code that this process runs stays as it was imported."""
+    return archive(OWN)
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:

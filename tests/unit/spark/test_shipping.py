@@ -8,13 +8,14 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.errors import ModuleNotShippedError
+from connectx.spark import shipping
 from connectx.spark.shipping import archive, modules_of, ship
 
 
@@ -66,6 +67,19 @@ def test_a_module_without_source_is_an_error_that_names_the_setting() -> None:
         with pytest.raises(ModuleNotShippedError, match=name) as caught:
             archive(name)
         assert "bulk.modules" in caught.value.next_step
+
+
+def test_the_files_of_connectx_are_read_once_in_a_process(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noted(module: str) -> Path:
+        read.append(module)
+        return archive(module)
+
+    monkeypatch.setattr(shipping, "archive", noted)
+    for _ in range(3):
+        ship(cast(Any, SimpleNamespace(sparkContext=ClassicContext())), ["mysinks"])
+    assert sorted(read) == ["connectx", "mysinks", "mysinks", "mysinks"]
 
 
 def test_only_local_modules_of_classes_are_shipped(package: Path) -> None:

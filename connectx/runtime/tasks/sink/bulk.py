@@ -41,6 +41,7 @@ Save = Callable[[Any], None]
 
 _END_S: Final = 5.0
 _STEP_S: Final = 0.05
+_PROGRESS_EVERY_S: Final = 2.0  # a question takes some 15 calls of Spark's driver
 _UNSAFE: Final = r"[^\w.-]"  # in names of files
 
 
@@ -77,6 +78,8 @@ class BulkJob:
         self._max_spark_tasks = max_spark_tasks
         self._error: Exception | None = None
         self._cancelled = False
+        self._tasks_done: int | None = None
+        self._progress_at_s = 0.0
         self._thread: threading.Thread | None = None
 
     def start(
@@ -128,8 +131,11 @@ class BulkJob:
         return m.BulkStaged(self.number, records, refused)
 
     def progress(self) -> Mapping[str, object]:
-        """Spark tasks, and how many of them are done, as far as Spark reports."""
-        return {"job": self.number, "parts": self._spark_tasks, "parts_done": self._spark.tasks_done(self.token)}
+        """Spark tasks, and how many of them were done at most two seconds ago, as far as Spark reports."""
+        now_s = time.monotonic()
+        if now_s >= self._progress_at_s:
+            self._tasks_done, self._progress_at_s = self._spark.tasks_done(self.token), now_s + _PROGRESS_EVERY_S
+        return {"job": self.number, "parts": self._spark_tasks, "parts_done": self._tasks_done}
 
     @property
     def _spark_tasks(self) -> int:
