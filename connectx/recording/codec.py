@@ -120,10 +120,10 @@ def _encode(value: Any, mask: Mask | None, open_keys: frozenset[str] | None) -> 
         return {_CLASS: _name_of(type(value)), "value": value.value}
     if isinstance(value, tuple):
         return [_encode(item, mask, open_keys) for item in value]
-    if isinstance(value, Mapping):
-        return _mapping(value, mask, open_keys)
     if is_dataclass(value):
         return _dataclass(value, mask)
+    if isinstance(value, Mapping):
+        return _mapping(value, mask, open_keys)
     if isinstance(value, (bytes, bytearray)):
         return {_CLASS: "bytes", "hex": (bytes(value) if mask is None else mask.data(bytes(value))).hex()}
     if isinstance(value, list):
