@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,9 +50,12 @@ def lines_file(folder: Path, count: int) -> Path:
     return path
 
 
-@cache
+@lru_cache(maxsize=1)
 def admin_of(bootstrap_servers: str) -> AdminClient:
-    """One admin client per cluster: a client for each question would cost more than what is measured."""
+    """The admin client of the latest cluster: a client for each question would cost more than what is measured.
+
+    Clients of clusters that have ended are dropped, because each tries to connect again about 800 times a second.
+    """
     return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
