@@ -69,6 +69,16 @@ class SparkOutcome:
             "seconds": self.seconds,
         }
 
+    def shown(self) -> dict[str, str]:
+        """What the report says first."""
+        return {
+            "killed": listing(self.killed),
+            "jobs": str(self.jobs),
+            "failed jobs": str(self.failed_jobs),
+            "aborted transactions": str(self.aborted),
+            "seconds": f"{self.seconds:.1f}",
+        }
+
     def verdict(self) -> Verdict:
         """The verdict as a sentence and a table."""
         problems = [*(f"{name} differs" for name in unlike(self.places)), *self.missed]
@@ -133,7 +143,7 @@ def run(screen: Screen, report: Path, rows: int | None = None, copies: int = COP
             events,
             title="connectx demo: flights on a Spark cluster",
             lead=f"{places['CSV file'].rows:,} flights through Spark's executors and Kafka into PostgreSQL and Delta.",
-            shown={key: str(value) for key, value in outcome.line().items()},
+            shown=outcome.shown(),
             verdict=outcome.verdict(),
             samples=cluster.samples(),
             footer="Written by `connectx demo --spark-cluster`.",

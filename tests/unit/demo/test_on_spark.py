@@ -44,3 +44,13 @@ def test_one_place_that_differs_or_one_kill_that_was_not_made_is_not() -> None:
     assert not differing.is_good
     assert "checksum of all 19 columns (MD5) differs" in differing.sentence
     assert not replace(outcome(), missed=("no job ran",)).verdict().is_good
+
+
+def test_the_report_says_in_words_what_was_killed() -> None:
+    assert outcome().shown() == {
+        "killed": "executor 7, a Spark worker and worker-2",
+        "jobs": "3",
+        "failed jobs": "2",
+        "aborted transactions": "2",
+        "seconds": "60.0",
+    }
