@@ -193,7 +193,9 @@ class SimSource(SimTask):
                 self.wait_for(self.begin)
             case m.QueryWaiting():
                 waiting = sum(self.world.made(self.connector, p) - self.positions[p] for p in self.partitions)
-                return m.Waiting(waiting, 8)
+                return m.Waiting(waiting)
+            case m.QueryCores():
+                return m.CoresKnown(8)
             case m.PollBulk():
                 return self.poll_bulk()
             case m.RunBulk():

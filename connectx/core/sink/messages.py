@@ -4,7 +4,7 @@ The driver runs the effects of a step in order; the last one that has an answer 
 then nothing else is asked for. Two kinds of stimuli come in between, while a Poll is outstanding: rebalances of the
 consumer group (their effects must be carried out before the group continues), and outcomes of CommitOffsets that does
 not wait. A job of RunBulk runs beside the loop; its end answers a Poll. What both loops share (begin, pause, resume,
-stop, cancel, reports) is in `source_messages`.
+stop, cancel, reports, cores of Spark) is in `source_messages`.
 
 Every effect that depends on the assignment carries `epoch`, which grows with each change of it; the answer brings it
 back, and an answer from an older epoch changes nothing. `ranges` are per partition the first offset and the offset
@@ -20,8 +20,10 @@ from connectx.core.source.messages import (
     AwaitCommand,
     Begin,
     CancelRequested,
+    CoresKnown,
     EffectFailed,
     PauseRequested,
+    QueryCores,
     Report,
     ReportFailed,
     ReportState,
@@ -192,11 +194,6 @@ class QueryEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryCores:
-    """Ask for the cores of Spark's executors; answered by CoresKnown."""
-
-
-@dataclass(frozen=True, slots=True)
 class RunBulk:
     """Let executors read, convert and stage these ranges of one topic, invisibly.
 
@@ -337,13 +334,6 @@ class EndsKnown:
 
     epoch: int
     ends: Offsets
-
-
-@dataclass(frozen=True, slots=True)
-class CoresKnown:
-    """Answer to QueryCores; None when Spark could not be asked."""
-
-    cores: int | None
 
 
 @dataclass(frozen=True, slots=True)

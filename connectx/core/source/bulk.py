@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from connectx.core.lanes import BulkMode, Lane, LaneChoice, LaneSettings, choose_lane
+from connectx.core.lanes import BulkMode, Lane, LaneChoice, LaneSettings, choose_lane, needs_cores
 from connectx.core.source.messages import BulkPolled
 from connectx.model.causes import NothingPolled
 
@@ -20,6 +20,7 @@ _LONGEST_PAUSE_MS: Final = 600_000
 _WANTED_MS: Final = 10_000  # an open transaction holds back all readers of committed records
 _LEAST_BYTES: Final = 16 << 20
 _MOST_BYTES: Final = 1 << 30
+_CORES_INTERVAL_MS: Final = 60_000
 _NO_CHOICE: Final = LaneChoice(Lane.TAIL, NothingPolled())
 
 
@@ -32,6 +33,8 @@ class BulkLane:
         obstacle: why the task can never use the lane.
         job: slice whose job is to run or runs.
         failures: of jobs in a row; `failure` is the reason of the last one.
+        waiting_bytes: that wait while Spark is asked for its cores.
+        cores: of Spark's executors; None if they are not known. They are asked for again at `cores_at_ms`.
         slice_bytes: size of the next slice; of the first one `bulk.min.bytes`, if that is not below 16 MB.
     """
 
@@ -43,6 +46,9 @@ class BulkLane:
     failures: int = 0
     failure: str = ""
     tail_until_ms: int = 0
+    waiting_bytes: int = 0
+    cores: int | None = None
+    cores_at_ms: int = 0
     slice_bytes: int = _LEAST_BYTES
 
     def __post_init__(self) -> None:
@@ -55,14 +61,20 @@ class BulkLane:
         settings = self.settings
         return settings is not None and settings.mode is not BulkMode.NEVER and self.obstacle is None
 
-    def choose(self, waiting_bytes: int, cores: int | None, now_ms: int) -> bool:
+    def needs_cores(self, waiting_bytes: int, now_ms: int) -> bool:
+        """Whether the cores decide now, and were not asked for lately."""
+        assert self.settings is not None, "only a connector with a bulk lane is asked for waiting bytes"
+        return needs_cores(self.settings, waiting_bytes, self._obstacle(now_ms)) and now_ms >= self.cores_at_ms
+
+    def cores_known(self, cores: int | None, now_ms: int) -> None:
+        """Take the answer. Executors come and go; 0 is asked again soon, because those of a new session come late."""
+        self.cores, self.cores_at_ms = cores, now_ms if cores == 0 else now_ms + _CORES_INTERVAL_MS
+
+    def choose(self, waiting_bytes: int, now_ms: int) -> bool:
         """Choose by the bytes that wait; True when the lane changes."""
         assert self.settings is not None, "only a connector with a bulk lane is asked for waiting bytes"
         before = self.choice.lane
-        obstacle = self.obstacle
-        if now_ms < self.tail_until_ms:
-            obstacle = f"a job failed: {self.failure}"
-        self.choice = choose_lane(self.settings, before, waiting_bytes, cores, obstacle)
+        self.choice = choose_lane(self.settings, before, waiting_bytes, self.cores, self._obstacle(now_ms))
         return self.choice.lane is not before
 
     def begin(self, job: BulkPolled) -> None:
@@ -96,3 +108,6 @@ class BulkLane:
             return self.failures >= _ATTEMPTS
         self.tail_until_ms = now_ms + min(_LONGEST_PAUSE_MS, _PAUSE_MS << min(self.failures - 1, 10))
         return False
+
+    def _obstacle(self, now_ms: int) -> str | None:
+        return f"a job failed: {self.failure}" if now_ms < self.tail_until_ms else self.obstacle

@@ -31,6 +31,7 @@ from connectx.model.states import TransactionBoundary
 _LoopAnswer = (
     msg.Polled
     | msg.Waiting
+    | msg.CoresKnown
     | msg.BulkPolled
     | msg.BulkSent
     | msg.BulkFailed
@@ -193,7 +194,7 @@ class SourceTaskCore:
         match stimulus:
             case msg.Polled():
                 self._on_polled(stimulus, step, now_ms)
-            case msg.Waiting() | msg.BulkPolled() | msg.BulkSent() | msg.BulkFailed():
+            case msg.Waiting() | msg.CoresKnown() | msg.BulkPolled() | msg.BulkSent() | msg.BulkFailed():
                 self._on_bulk(stimulus, step, now_ms)
             case msg.PolledNothing(boundary):
                 self.asked, self.retry, self.idle_next = boundary, None, True
@@ -307,13 +308,16 @@ class SourceTaskCore:
 
     def _on_bulk(
         self,
-        stimulus: msg.Waiting | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
+        stimulus: msg.Waiting | msg.CoresKnown | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
         step: msg.SourceStep,
         now_ms: int,
     ) -> None:
         match stimulus:
-            case msg.Waiting(size_bytes, cores):
-                self._on_waiting(size_bytes, cores, step, now_ms)
+            case msg.Waiting(size_bytes):
+                self._on_waiting(size_bytes, step, now_ms)
+            case msg.CoresKnown(cores):
+                self.bulk.cores_known(cores, now_ms)
+                self._poll_in_lane(step, now_ms)
             case msg.BulkPolled():
                 self.retry = None
                 self.bulk.begin(stimulus)
@@ -326,12 +330,22 @@ class SourceTaskCore:
             case msg.BulkFailed(_, error):
                 self._on_bulk_failed(error, step, now_ms)
 
-    def _on_waiting(self, size_bytes: int | None, cores: int | None, step: msg.SourceStep, now_ms: int) -> None:
+    def _on_waiting(self, size_bytes: int | None, step: msg.SourceStep, now_ms: int) -> None:
+        if size_bytes is None:
+            step.effects.append(msg.Poll(self.progress.position))
+            return
+        self.bulk.waiting_bytes = size_bytes
+        if self.bulk.needs_cores(size_bytes, now_ms):
+            step.effects.append(msg.QueryCores())
+        else:
+            self._poll_in_lane(step, now_ms)
+
+    def _poll_in_lane(self, step: msg.SourceStep, now_ms: int) -> None:
         """Poll in the lane that the waiting bytes decide for; what was sent before a bulk slice is committed first."""
-        if size_bytes is not None and self.bulk.choose(size_bytes, cores, now_ms):
+        if self.bulk.choose(self.bulk.waiting_bytes, now_ms):
             choice = self.bulk.choice
             self._record(step, payloads.LaneChanged(choice.lane), choice.reason)
-        if not size_bytes or self.bulk.choice.lane is Lane.TAIL:
+        if not self.bulk.waiting_bytes or self.bulk.choice.lane is Lane.TAIL:
             step.effects.append(msg.Poll(self.progress.position))
         elif self.progress.pending:
             self._commit(step)

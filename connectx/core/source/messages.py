@@ -90,12 +90,14 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class QueryWaiting:
-    """Ask the plugin how many bytes wait after `offset`, and Spark for its cores if they decide.
-
-    Answered by Waiting.
-    """
+    """Ask the plugin how many bytes wait after `offset`; answered by Waiting."""
 
     offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCores:
+    """Ask for the cores of Spark's executors; answered by CoresKnown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,7 @@ SourceAction = (
     | ReadOffsets
     | Poll
     | QueryWaiting
+    | QueryCores
     | PollBulk
     | RunBulk
     | ConvertAgain
@@ -324,10 +327,16 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Bytes after a source offset; None if the plugin does not know. `cores` are those of Spark's executors."""
+    """Bytes after a source offset; None if the plugin does not know."""
 
     size_bytes: int | None
-    cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoresKnown:
+    """Answer to QueryCores; None when Spark could not be asked."""
+
+    cores: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,6 +495,7 @@ SourceStimulus = (
     | OffsetsRead
     | Polled
     | Waiting
+    | CoresKnown
     | BulkPolled
     | BulkSent
     | BulkFailed

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pickle import PicklingError
 from typing import TYPE_CHECKING
 
-from connectx.core.lanes import BulkMode, needs_cores
+from connectx.core.lanes import BulkMode
 from connectx.core.producer.messages import Loan
 from connectx.core.source.messages import (
     BulkFailed,
     BulkPolled,
     BulkSent,
+    CoresKnown,
     PollBulk,
     PolledNothing,
     PollFailed,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from connectx.runtime.tasks.source.bulk_job import Outcome
 
 log = logging.getLogger(__name__)
-
-_CORES_EVERY_S = 60.0
 
 
 class SourceBulk:
@@ -73,15 +72,12 @@ class SourceBulk:
         self._context = context
         self._producer = producer
         self._topics = topics
-        self._cores: tuple[int | None, float] = (None, -_CORES_EVERY_S)
         self._is_shipped = False
         self._polled: Slice | None = None
         self._slices = 0
 
     def waiting(self, effect: QueryWaiting) -> SourceStimulus:
         """Ask the plugin; what it cannot answer is left to its `poll`, which says why."""
-        loop = self._setup.loop
-        assert loop.lanes is not None, "only a plugin with a bulk lane is asked"
         if self._setup.chain and not self._topics.known:  # transformations may change topics
             return Waiting(None)
         try:
@@ -90,11 +86,16 @@ class SourceBulk:
             self._runner.stay_alive()
             log.debug("%s does not know how much waits: %s", self._setup.task, error)
             return Waiting(None)
-        if size_bytes is None:
-            return Waiting(None)
-        if needs_cores(loop.lanes, size_bytes, loop.bulk_obstacle):
-            self._learn_cores()
-        return Waiting(size_bytes, self._cores[0])
+        return Waiting(size_bytes)
+
+    def cores(self) -> CoresKnown:
+        """Ask Spark. Without an answer the worker can do it all."""
+        try:
+            return CoresKnown(executor_cores(self._spark.session()))
+        except Exception as error:
+            self._runner.checkpoint()
+            log.warning("%s: Spark does not report its cores: %s", self._setup.task, error)
+            return CoresKnown(None)
 
     def poll(self, effect: PollBulk) -> SourceStimulus:
         """Let the plugin name a slice."""
@@ -196,23 +197,9 @@ class SourceBulk:
             loan=loan,
             now_ms=time.time_ns() // 1_000_000,
         )
-        self._learn_cores()
-        tasks = min(sum(found.count for found in partitions.values()), self._cores[0] or 1)
+        tasks = min(sum(found.count for found in partitions.values()), self.cores().cores or 1)
         assert not isinstance(polled.rows, tuple), "executors read one DataFrame"
         return run_job(polled.rows, recipe, tasks)
-
-    def _learn_cores(self) -> None:
-        """Ask Spark, if that was long ago: executors come and go, and those of a new session come late."""
-        cores, asked_s = self._cores
-        if cores != 0 and time.monotonic() - asked_s < _CORES_EVERY_S:
-            return
-        try:
-            cores = executor_cores(self._spark.session())
-        except Exception as error:
-            self._runner.checkpoint()
-            log.warning("%s: Spark does not report its cores: %s", self._setup.task, error)
-            cores = None
-        self._cores = cores, time.monotonic()
 
 
 def _of_executors(setup: SourceSetup) -> dict[str, object]:

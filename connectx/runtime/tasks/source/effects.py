@@ -35,6 +35,7 @@ from connectx.core.source.messages import (
     PollBulk,
     Polled,
     PollFailed,
+    QueryCores,
     QueryWaiting,
     ReadOffsets,
     RunBulk,
@@ -172,6 +173,8 @@ class SourceWorld:
                 return self._flush_and_commit(effect)
             case QueryWaiting():
                 return self._bulk.waiting(effect)
+            case QueryCores():
+                return self._bulk.cores()
             case PollBulk():
                 return self._bulk.poll(effect)
             case RunBulk():

@@ -16,6 +16,7 @@ from connectx.core.source.messages import (
     BulkSent,
     CloseProducer,
     CommitTransaction,
+    CoresKnown,
     FailureKind,
     FlushAndCommitOffsets,
     Idled,
@@ -26,6 +27,7 @@ from connectx.core.source.messages import (
     PollBulk,
     Polled,
     PolledNothing,
+    QueryCores,
     QueryWaiting,
     ReportFailed,
     ReportStopped,
@@ -56,9 +58,16 @@ def with_bulk(settings: SourceTaskSettings | None = None, mode: BulkMode = BulkM
     return working(replace(settings or exactly_once(), lanes=LaneSettings(mode)))
 
 
+def waits(core: SourceTaskCore, size_bytes: int, now_ms: int = 0) -> list[SourceEffect]:
+    """So many bytes wait, and Spark has 8 cores if it is asked."""
+    effects = run(core, Waiting(size_bytes), now_ms=now_ms)
+    return run(core, CoresKnown(8), now_ms=now_ms) if effects == [QueryCores()] else effects
+
+
 def running(core: SourceTaskCore) -> SourceTaskCore:
     """The same with a job that runs."""
-    effects = run(core, Waiting(100 * MB, 8), JOB)
+    waits(core, 100 * MB)
+    effects = run(core, JOB)
     if core.settings.exactly_once:
         assert effects == [BeginTransaction()]
         effects = run(core, TransactionBegun(3))
@@ -81,7 +90,7 @@ def test_mode_never_and_an_obstacle_leave_all_to_the_tail(lanes: LaneSettings, o
 
 
 def test_few_bytes_are_polled_by_the_worker() -> None:
-    assert run(with_bulk(), Waiting(5, 8)) == [Poll(None)]
+    assert run(with_bulk(), Waiting(5)) == [Poll(None)]
 
 
 def test_unknown_waiting_bytes_are_polled_by_the_worker() -> None:
@@ -90,10 +99,29 @@ def test_unknown_waiting_bytes_are_polled_by_the_worker() -> None:
 
 def test_many_bytes_go_to_executors_and_the_change_is_recorded() -> None:
     core = with_bulk()
-    step = core.handle(Waiting(100 * MB, 8), 0)
+    assert run(core, Waiting(100 * MB)) == [QueryCores()]
+    step = core.handle(CoresKnown(8), 0)
     assert step.effects == [PollBulk(None, 64 * MB)]
     reason = "104.9 MB wait, and Spark has 8 cores"
     assert step.transitions == [transition(EventKind.LANE_CHANGED, lane="bulk", reason=reason)]
+
+
+@pytest.mark.parametrize("cores", [None, 0])
+def test_without_cores_the_worker_polls(cores: int | None) -> None:
+    core = with_bulk()
+    assert run(core, Waiting(100 * MB), CoresKnown(cores)) == [Poll(None)]
+
+
+@pytest.mark.parametrize(("cores", "again_ms"), [(8, 60_000), (None, 60_000), (0, 0)])
+def test_spark_is_asked_for_its_cores_once_a_minute_and_again_as_long_as_it_has_none(
+    cores: int | None, again_ms: int
+) -> None:
+    core = with_bulk()
+    assert run(core, Waiting(100 * MB)) == [QueryCores()]
+    run(core, CoresKnown(cores))
+    if again_ms:
+        assert run(core, Waiting(100 * MB), now_ms=again_ms - 1) != [QueryCores()]
+    assert run(core, Waiting(100 * MB), now_ms=again_ms) == [QueryCores()]
 
 
 def test_a_bulk_slice_is_committed_with_its_offset() -> None:
@@ -108,9 +136,9 @@ def test_what_was_sent_before_a_bulk_slice_is_committed_first() -> None:
     core = with_bulk(exactly_once(TransactionBoundary.INTERVAL))
     run(core, Waiting(5), Polled(1, 2, AT_5.offset), TransactionBegun(3))
     assert run(core, SliceSent(1)) == [QueryWaiting(AT_5.offset)]
-    assert run(core, Waiting(100 * MB, 8)) == [WriteOffsets((AT_5,))]
+    assert waits(core, 100 * MB) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten(), TransactionCommitted())
-    assert run(core, Waiting(100 * MB, 8)) == [PollBulk(AT_5.offset, 64 * MB)]
+    assert waits(core, 100 * MB) == [PollBulk(AT_5.offset, 64 * MB)]
 
 
 def test_without_transactions_a_bulk_slice_is_flushed_with_its_offset() -> None:
@@ -132,7 +160,7 @@ def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_
     assert step.effects == [AbortTransaction(insist=True)]
     assert step.transitions == [transition(EventKind.BULK_FAILED, error="an executor died\ntrace")]
     assert run(core, TransactionAborted()) == [ASK]
-    assert run(core, Waiting(100 * MB, 8)) == [Poll(None)]
+    assert waits(core, 100 * MB) == [Poll(None)]
     assert core.bulk.choice.reason == Because("a job failed: an executor died")
     assert run(core, Polled(2, 1, AT_5.offset), TransactionBegun(3), SliceSent(2)) == [WriteOffsets((AT_5,))]
 
@@ -140,9 +168,9 @@ def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_
 def test_jobs_are_tried_again_after_a_pause() -> None:
     core = running(with_bulk())
     run(core, BulkFailed(1, "x"), TransactionAborted())
-    assert run(core, Waiting(100 * MB, 8), now_ms=29_999) == [Poll(None)]
+    assert waits(core, 100 * MB, now_ms=29_999) == [Poll(None)]
     run(core, PolledNothing(), Idled(), now_ms=29_999)
-    assert run(core, Waiting(100 * MB, 8), now_ms=30_000) == [PollBulk(None, 32 * MB)]
+    assert waits(core, 100 * MB, now_ms=30_000) == [PollBulk(None, 32 * MB)]
 
 
 def test_with_mode_always_a_job_is_tried_three_times_and_then_the_task_fails() -> None:
@@ -188,10 +216,10 @@ def test_without_transactions_a_failed_job_is_read_again() -> None:
 def test_the_size_of_a_slice_follows_the_time_of_the_last_one(took_ms: int, bytes_: int) -> None:
     core = running(with_bulk())
     run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted(), now_ms=took_ms)
-    assert run(core, Waiting(1 << 40, 8), now_ms=took_ms) == [PollBulk(AT_9.offset, bytes_)]
+    assert waits(core, 1 << 40, now_ms=took_ms) == [PollBulk(AT_9.offset, bytes_)]
 
 
 @pytest.mark.parametrize(("min_bytes", "first"), [(32 * MB, 32 * MB), (1, 16 * MB), (4096 * MB, 1024 * MB)])
 def test_the_first_slice_has_the_bytes_from_which_on_a_job_is_worth_it(min_bytes: int, first: int) -> None:
     core = working(replace(exactly_once(), lanes=LaneSettings(BulkMode.AUTO, min_bytes)))
-    assert run(core, Waiting(1 << 40, 8)) == [PollBulk(None, first)]
+    assert waits(core, 1 << 40) == [PollBulk(None, first)]
