@@ -45,7 +45,7 @@ def columns() -> tuple[dict[str, pa.Array], dict[str, dict[str, pa.Array]]]:
         "one decimal": {"more": pa.array(cents, pa.decimal128(10, 2))},
         "one timestamp": {"more": pa.array([10**15 + number for number in range(RECORDS)], pa.timestamp("us", "UTC"))},
         "bytes": {"more": pa.array([dice.randbytes(12) for _ in range(RECORDS)])},
-        "text with quotes": {"more": pa.array([f'say "{number}"' for number in range(RECORDS)])},
+        "text with quotes": {"more": pa.array([f'quote "{number}"' for number in range(RECORDS)])},
         "one map": {"more": pa.array([[("k", 1), ("l", 2)]] * RECORDS, pa.map_(pa.string(), pa.int64()))},
     }
     return flat, more

@@ -1,4 +1,4 @@
-"""Workers as processes: memory, start, and how long the work of a killed one stands still."""
+"""Workers as processes: memory, start, and how long the work of a killed one is not run."""
 
 from __future__ import annotations
 

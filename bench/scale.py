@@ -1,7 +1,7 @@
 """How the leader's work grows with its group: whole rebalances of its core, and the topics that it decides from.
 
 No Kafka, no threads: the leader is a real core, the other members are what they would send. Times are processor times,
-so that other load on the machine counts less. `cpu_s` is what a rebalance waits for: to decode what members say, to
+so that other load on the machine counts less. `cpu_s` is what a rebalance waits for: to decode metadata, to
 assign, to encode the answers; `adopt_s` is what the leader does afterwards, as a leader and with its own work.
 """
 
@@ -225,7 +225,7 @@ class Group:
         return {**longest, "rounds": len(rounds), "revoked": sum(int(str(figures["revoked"])) for figures in rounds)}
 
     def rebalance(self, *, traced: bool) -> dict[str, object]:
-        """One round, as the leader sees it: decode what members say, assign, encode what they get."""
+        """One round, as the leader sees it: decode the members' metadata, assign, encode the assignments."""
         self._make_leader_join()
         assert self.join is not None
         wire = {member: encode_metadata(metadata) for member, metadata in self._metadata().items()}

@@ -238,7 +238,7 @@ def _row(item: Any) -> Row:
 
 
 def gist(trace: str, limit: int = 200) -> str:
-    """The line of a trace that says what happened: a Python traceback's last exception, else the first line.
+    """The line of a trace with the error: a Python traceback's last exception, else the first line.
 
     Ends without a full stop, so that a sentence can continue.
     """

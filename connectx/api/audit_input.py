@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def audit_input(
     config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog, clock: Clock
 ) -> AuditInput:
-    """The cluster as it is now; workers that have ended have nothing to say."""
+    """The cluster as it is now, without the workers that have ended."""
     running = [worker for worker in workers if worker.view]
     settings = {key: value for key, value in config.values.items() if value is not None}
     internal = {"config": config.config_topic, "offset": config.offset_topic, "status": config.status_topic}

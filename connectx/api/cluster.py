@@ -64,7 +64,7 @@ _PROMPT_S = 2.0  # an answer that takes longer is waited for with progress
 
 
 class Cluster(FaultVerbs, ConnectCluster):
-    """A Kafka Connect cluster of this process: what `ConnectCluster` has, and workers that can be broken.
+    """A Kafka Connect cluster of this process: a `ConnectCluster` with workers and faults.
 
     Args:
         workers: how many workers to start.
@@ -72,19 +72,19 @@ class Cluster(FaultVerbs, ConnectCluster):
         bootstrap_servers: your own Kafka; by default one is started for this cluster and stopped with it.
         spark: your own session, or settings of one that is made for this cluster and closed with it:
             `{"spark.master": "spark://host:7077", ...}`, or `{"spark.remote": "sc://host:15002"}` for Spark Connect.
-            By default a local one is started. `config` may have the settings, too, as a worker's file may.
+            By default a local one is started. `config` may contain these settings, too, like a worker's file.
         isolation: "thread": workers are threads of this process; "process": each is a separate process, killed by
             SIGKILL and paused by SIGSTOP, and all share one Spark Connect server.
         fast_failover: with "process": when a worker's process has ended, remove it from its groups immediately instead
             of waiting for its session timeout; sets scheduled.rebalance.max.delay.ms to 0 unless `config` has it. Off
-            by default, because Kafka Connect cannot do it: without it, you see what your own cluster would do.
+            by default, because Kafka Connect cannot do it. Without it, the cluster behaves like Kafka Connect.
         faults: put a gate before the embedded Kafka, so that workers can be cut off from Kafka (costs some throughput).
         join: allow joining a group that already has members (with `bootstrap_servers`).
         registry: start a schema registry on a free port of 127.0.0.1; `registry_url` is where it listens.
         progress: called for long work with (what, done, total). By default bars on a terminal and lines in a notebook.
 
     The embedded cluster uses short rebalance settings (`connectx.model.worker_config.EMBEDDED_PROFILE`); with
-    `bootstrap_servers` Kafka Connect's defaults are in force. Use it as a context manager, or call `close`.
+    `bootstrap_servers` Kafka Connect's defaults apply. Use it as a context manager, or call `close`.
 
     Raises:
         ConfigError: settings are wrong; the message lists all problems.
@@ -171,7 +171,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def create(
         self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
     ) -> Connector:
-        """As `ConnectCluster.create`; a class that is none is refused here, before any worker is asked."""
+        """As `ConnectCluster.create`. A class that does not exist is refused here, before a worker gets the request."""
         text = self._as_text(config)
         if text.get("connector.class"):
             self._plugins.connector_class(str(text["connector.class"]))
@@ -186,11 +186,11 @@ class Cluster(FaultVerbs, ConnectCluster):
     # ---------------------------------------------------------------------------------------------------- workers
 
     def add_worker(self, timeout: float | None = 30.0, *, config: Mapping[str, Any] | None = None) -> Worker:
-        """Start one more worker; it joins the group, which rebalances.
+        """Start another worker. It joins the group, which rebalances.
 
         Waits until the group is stable, `timeout` seconds at most; with None it does not wait for the group. `config`
-        are settings of this worker alone, over those of the cluster: for a rolling upgrade, say, worker after worker
-        with another `exactly.once.source.support`. ConfigError for one that all workers must share.
+        are settings of this worker alone, over those of the cluster: for a rolling upgrade, worker by worker
+        with another `exactly.once.source.support`. ConfigError for a setting that all workers must share.
         """
         self._check_open()
         handle = self._running().new_worker(config)
@@ -208,7 +208,7 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     @property
     def generation(self) -> int | None:
-        """Generation of the group, as its newest member knows it."""
+        """Generation of the group, the highest that a member reports."""
         known = [worker.generation for worker in self.workers if worker.generation is not None]
         return max(known, default=None)
 
@@ -249,7 +249,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def record(self, path: str | Path) -> Path:
         """Write the latest steps of each worker's core to a file that `connectx replay --core` replays.
 
-        Secrets are not in it: see docs/recordings.md. Workers that are processes and have ended are left out.
+        It contains no secrets: see docs/recordings.md. Worker processes that have ended are left out.
 
         Raises:
             RecordingError: the file cannot be written, or no worker keeps its steps.
@@ -266,7 +266,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def throughput(self) -> Figure:
         """Records a second by connector and task up to now, as a plotly figure to explore.
 
-        Records of a source count when it sends them to Kafka, those of a sink when its target has taken them, also
+        Records of a source count when it sends them to Kafka, those of a sink when its target has accepted them, also
         records of zombies. Sampled twice a second since this cluster was made. Faults and rebalances are marked.
         """
         from connectx.history.render.charts import throughput_figure
@@ -276,7 +276,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def lag(self) -> Figure:
         """Lag of each sink connector and task over time, in records, as a plotly figure to explore.
 
-        Sampled twice a second since this cluster was made. The lag of a task that no worker runs is not known.
+        Sampled twice a second since this cluster was made. A task that no worker runs has no lag.
         """
         from connectx.history.render.charts import lag_figure
 
@@ -297,7 +297,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         return latency_figure(self._recorder.latencies(), self.events, self._recorder.sampled_ms)
 
     def audit_input(self) -> AuditInput:
-        """What an audit is given of this cluster."""
+        """The input of an audit of this cluster."""
         from connectx.api.audit_input import audit_input
 
         return audit_input(self._config, self._client, self.workers, self.events, self._clock)

@@ -20,7 +20,7 @@ def compact(client: RestClient, plugins: Plugins, worker: WorkerConfig, sink: st
 
     Raises:
         CompactionError: the connector has no files that can be merged.
-        ConnectorNotFoundError, RetriableError, LakeError: as they say.
+        ConnectorNotFoundError, RetriableError, LakeError: see their docstrings.
     """
     config = plugins.providers(worker).resolve(client.config(sink))
     cls = plugins.connector_class(config.get("connector.class") or "")

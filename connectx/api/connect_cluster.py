@@ -51,7 +51,7 @@ PANELS: Final = "connectx.panels"
 
 
 class WorkerFace(Protocol):
-    """What is known of a worker of any cluster."""
+    """The attributes that workers of all kinds of clusters have."""
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class WorkerFace(Protocol):
 
     @property
     def generation(self) -> int | None:
-        """Group generation that it last took part in."""
+        """Latest group generation of which it was a member."""
 
     @property
     def is_leader(self) -> bool:
@@ -101,7 +101,7 @@ class WorkersFace(Protocol):
 
 
 class ConnectCluster(ABC):
-    """A Kafka Connect cluster: its connectors, its history, and how it shows itself.
+    """A Kafka Connect cluster: its connectors, its history, and its text and HTML forms.
 
     Args:
         events: its history.
@@ -137,10 +137,10 @@ class ConnectCluster(ABC):
         """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
 
         Raises:
-            PluginNotFoundError: this process knows that there is no such connector class (a `Cluster` that it started).
+            PluginNotFoundError: there is no such connector class (only for a `Cluster` that this process started).
             ClassNotImportableError: a class of a notebook, and workers that are separate processes.
             ConfigRejectedError: the configuration is invalid; has all messages.
-            ConnectorExistsError: there is one of that name.
+            ConnectorExistsError: a connector of that name exists.
         """
         text, name = self._as_text(config), name.strip()  # as workers do with the names of new connectors
         self._client.create(name, text, initial_state=initial_state, timeout_s=timeout)
@@ -191,11 +191,11 @@ class ConnectCluster(ABC):
         since: int = 0,
         timeout: float = 60.0,
     ) -> Event:
-        """Wait until a connector has committed so many records, and this source offset; without both, for a commit.
+        """Wait until a connector has committed `records` records and the source `offset`; without both, for any commit.
 
         Args:
-            records: how many records its commits after `since` have in all.
-            offset: of a source, in any of its source partitions, such as {"position": 1024}.
+            records: total number of records in its commits after `since`.
+            offset: a source offset in any of its source partitions, such as {"position": 1024}.
             worker: count only commits of this worker.
             since: number of the event after which commits count, such as `cluster.events.last_seq`.
 
@@ -203,7 +203,7 @@ class ConnectCluster(ABC):
 
         Raises:
             WaitTimeoutError: not within `timeout` seconds.
-            NotSeenError: the cluster was attached, so that commits are not seen.
+            NotSeenError: this is an attached cluster, whose commits are not visible.
         """
         return wait_committed(self.events, name, records, offset, worker, since, timeout)
 
@@ -233,10 +233,10 @@ class ConnectCluster(ABC):
 
     @abstractmethod
     def audit_input(self) -> AuditInput:
-        """What an audit is given of this cluster."""
+        """The input of an audit of this cluster."""
 
     def audit(self, *, progress: Progress | None = None) -> Audit:
-        """Report what is wrong or will go wrong: findings with evidence, consequence and remedy."""
+        """Report mistakes that cause errors now or later: findings with evidence, consequence and remedy."""
         return audit(self, progress=progress)
 
     @property
@@ -260,12 +260,11 @@ class ConnectCluster(ABC):
     def check(self, *, timeout: float | None = None, **wanted: Any) -> Verdict:
         """Report what was lost, duplicated, reordered and fenced; for the arguments see `Wanted`.
 
-        `timeout` limits all of it, in seconds: reading, and waiting for what is on its way. What the topics held when
-        the check began is waited for, what came later is not. Default: waits up to 10 s and reads without a limit; 0:
-        reads once.
+        `timeout` limits reading and waiting, in seconds. The check waits for records that were in the topics when it
+        began, and not for later ones. Default: waits up to 10 s and reads without a limit; 0: reads once.
 
-        Only connectors whose classes this process knows can be checked. A history that does not see commits (that of
-        an attached cluster) shows harm but never says "valid".
+        This process must be able to import the classes of the connectors. The history of an attached cluster has no
+        commits, so its verdict is never "valid".
         """
         from connectx.verify.check.cluster_check import ClusterChecker, Wanted
 
@@ -281,7 +280,7 @@ class ConnectCluster(ABC):
         examples: int = 5,
         progress: Progress | None = None,
     ) -> KeyComparison:
-        """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.verify.check.key_counts`.
+        """Count with Spark the keys of a topic that are missing or repeated in a target (`verify.check.key_counts`).
 
         Unlike `check` it needs no history and no connector, compares only keys, and returns counts without a verdict.
 
@@ -306,17 +305,17 @@ class ConnectCluster(ABC):
 
         Args:
             name: of a connector or a topic.
-            where: keeps what it returns True for. It gets a `connectx.api.peek.Record` (`key` and `value` as the
+            where: returns True for rows to keep. It gets a `connectx.api.peek.Record` (`key` and `value` as the
                 connector's converters read them, `headers`, ...), or a row of the target as a dict. All is read then.
 
         Raises:
-            TopicMissingError: there is no such topic and no such connector.
-            PeekError: the sink cannot say what its target holds.
+            TopicMissingError: no topic and no connector has this name.
+            PeekError: the sink cannot read its target.
         """
         return self._peeker().peek(name, rows, where)
 
     def dead_letters(self, sink: str, rows: int = 100) -> DeadLetters:
-        """The newest dead letters of a sink with their reasons; `send_again` sends them to where they came from.
+        """The newest dead letters of a sink with their reasons; `send_again` sends them to their original topics.
 
         Raises:
             PeekError: the sink has no dead letter queue.
@@ -324,11 +323,11 @@ class ConnectCluster(ABC):
         return self._peeker().dead_letters(sink, rows)
 
     def compact(self, sink: str) -> Listed[Compaction]:
-        """Merge the small files of the tables of a sink, while it continues; its offsets stay.
+        """Merge the small files of a sink's tables. The sink continues, and its offsets do not change.
 
         Raises:
             CompactionError: the connector has no files that can be merged.
-            RetriableError: others changed the same files meanwhile.
+            RetriableError: other writers changed the same files meanwhile.
         """
         from connectx.api.compaction import compact
 
@@ -350,7 +349,7 @@ class ConnectCluster(ABC):
         return backlog(self._client, self.config, connector)
 
     def movement_reader(self) -> MovementReader | None:
-        """Computes the movement of records from offsets; None: the tasks of the workers report it."""
+        """A reader that computes rates and lag from offsets; None: the tasks of the workers report them."""
         return None
 
     def topic_sizes(self, topics: Sequence[str]) -> dict[str, int]:
@@ -362,13 +361,13 @@ class ConnectCluster(ABC):
         return topic_sizes(self.config, topics)
 
     def samples(self) -> Samples | None:
-        """Throughput and lag since this object was made, as far as they are sampled; None where they are not."""
+        """Throughput and lag since this object was made; None if they are not sampled."""
         return None
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, after event number `since` and up to now, as a plotly figure to explore.
 
-        Throughput and lag are below on the same time axis. Where plotly cannot be shown it is a picture. The timeline
+        Throughput and lag are below on the same time axis. If plotly cannot be shown, it is a picture. The timeline
         of a closed cluster ends at its last event.
         """
         require("A plotly figure", "notebook", "plotly")
@@ -389,8 +388,8 @@ class ConnectCluster(ABC):
     ) -> Backup:
         """Write configurations, target states and offsets of all connectors to a JSON file.
 
-        Secrets are masked unless `secrets`. With `stop` the connectors are stopped first and stay so: their offsets are
-        then the last ones, for moving to another cluster.
+        Secrets are masked unless `secrets`. With `stop` the connectors are stopped first, so their offsets are
+        then final, for a move to another cluster.
         """
         from connectx.api.transfer.exporter import export_to
 
@@ -408,11 +407,11 @@ class ConnectCluster(ABC):
         """Restore connectors of an exported file; each stays STOPPED until it has its offsets.
 
         `secrets` are values of masked keys: {connector: {key: value}}. With `overwrite` connectors that run are
-        replaced, too, and go back to the offsets of the file.
+        replaced, too, and continue from the offsets of the file.
 
         Raises:
             BackupFileError, ImportRefusedError: the file cannot be used, or nothing was changed for another reason.
-            ImportIncompleteError: some could not be put back and were left STOPPED; has the `report`.
+            ImportIncompleteError: some could not be restored and are STOPPED; has the `report`.
         """
         from connectx.api.transfer.importer import import_from
 
@@ -493,7 +492,7 @@ def panel_factory(name: str) -> Callable[..., Any]:
 
 
 def audit(*clusters: ConnectCluster, progress: Progress | None = None) -> Audit:
-    """Find what is wrong with these clusters, or will go wrong.
+    """Find mistakes in these clusters that cause errors now or later.
 
     Also compares the clusters: their sources, targets, groups and topics. It only reads. Each finding has evidence
     without secrets, a consequence and a remedy; `unseen` lists what could not be read.

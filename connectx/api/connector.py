@@ -1,6 +1,6 @@
 """A connector of a cluster, for its user: Kafka Connect's verbs, its state and its tasks.
 
-Works through REST alone, so that it serves an embedded cluster and a Kafka Connect cluster alike. Each verb is one
+Uses REST alone, so it works with an embedded cluster and with a Kafka Connect cluster. Each verb is one
 request.
 """
 
@@ -42,10 +42,10 @@ _FAILED_FOR_S = 3.0
 
 
 class Connector:
-    """One connector of a cluster. Get it by `cluster["name"]`; nothing is asked until a verb is called.
+    """One connector of a cluster. Get it by `cluster["name"]`, which sends no request until a verb is called.
 
     Every verb raises `ConnectorNotFoundError` when there is no such connector, `RebalancePendingError` when the group
-    does not settle in time, `WorkersUnreachableError` when no worker answers, and `RestError` for other refusals.
+    is not stable in time, `WorkersUnreachableError` when no worker answers, and `RestError` for other refusals.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class Connector:
         """State of the connector and its tasks, in the shape of Kafka Connect's REST.
 
         It differs from REST in three ways: a connector that no worker has started yet is UNASSIGNED (Kafka Connect
-        answers 404), and what is RUNNING or PAUSED on a worker that this cluster knows to be dead is LOST, with a
-        sentence under the key `lost`: what happened, and when others will have the work at the latest. The connector
+        answers 404), and work that is RUNNING or PAUSED on a dead worker of this cluster is LOST, with a
+        sentence under the key `lost`: what happened, and the latest time at which another worker runs it. The connector
         has `waits` (why a source has nothing to read), `retries`, `skipped` and `dead_letters` (numbers) if any.
         """
         return self._status(self._client)
 
     @property
     def state(self) -> str:
-        """State of the connector itself; its tasks have states of their own."""
+        """State of the connector itself. Its tasks have separate states."""
         return str(self.status()["connector"]["state"])
 
     @property
     def tasks(self) -> Listed[Task]:
-        """The tasks with their states as of now, by number."""
+        """The tasks with their present states, by number."""
         return self._tasks(self.status())
 
     @property
@@ -92,7 +92,7 @@ class Connector:
 
     @property
     def config(self) -> ConnectorConfig:
-        """The configuration as of now: a mapping, with `update` and `replace` to change it."""
+        """The present configuration: a mapping, with `update` and `replace` to change it."""
         return ConnectorConfig(self.name, self._client.config(self.name), self._client)
 
     @property
@@ -105,7 +105,7 @@ class Connector:
         return self._client.topics(self.name)
 
     def validate(self, changes: Config | None = None) -> dict[str, Any]:
-        """Check the configuration, with `changes` merged into it, without using it; the shape is that of REST."""
+        """Check the configuration, with `changes` merged into it, without applying it; the shape is that of REST."""
         return self._client.validate(_merged(self._client.config(self.name), changes or {}))
 
     # ----------------------------------------------------------------------------------------------------- verbs
@@ -119,7 +119,7 @@ class Connector:
         self._client.resume(self.name)
 
     def stop(self) -> None:
-        """Ask for STOPPED: tasks are given up, offsets can be altered (KIP-875)."""
+        """Ask for STOPPED: tasks end, and offsets can be altered (KIP-875)."""
         self._client.stop(self.name)
 
     def restart(self, *, include_tasks: bool = False, only_failed: bool = False) -> None:
@@ -137,12 +137,11 @@ class Connector:
     def wait(self, state: str = "RUNNING", timeout: float = 60.0) -> Connector:
         """Wait until the connector and all its tasks are in `state`, at most `timeout` seconds; returns itself.
 
-        All tasks that are configured count, also those that no worker has started yet: they are in no status. RUNNING
-        needs one task at least, STOPPED needs that there are none, FAILED needs one failure.
+        All configured tasks count, also those without a status because no worker has started them yet. RUNNING
+        needs at least one task, STOPPED needs none, FAILED needs one failure.
 
         Raises:
-            ConnectorFailedError: it or a task is FAILED instead, for three seconds or when the time is over; has the
-                trace.
+            ConnectorFailedError: it or a task is FAILED instead, for three seconds or at the timeout; has the trace.
             WaitTimeoutError: `state` was not reached in time.
             ConfigError: there is no such state.
         """
@@ -251,7 +250,7 @@ class Connector:
 
 
 class Task:
-    """One task as it was when it was asked for: `id`, `state`, `worker`, `trace`, and `why` in one line.
+    """One task as it was at the time of the request: `id`, `state`, `worker`, `trace`, and `why` in one line.
 
     Get it by `connector.tasks`.
     """
@@ -284,7 +283,7 @@ class Task:
 
 
 class ConnectorConfig(Mapping[str, "str | None"]):
-    """A connector's configuration as it was when asked for. Text forms hide secrets, indexing does not."""
+    """A connector's configuration at the time of the request. Text forms hide secrets, indexing does not."""
 
     def __init__(self, connector: str, values: Config, client: RestClient) -> None:
         self._connector = connector
@@ -327,18 +326,18 @@ class ConnectorOffsets:
         self._client = client
 
     def get(self) -> list[dict[str, Any]]:
-        """[{"partition": {...}, "offset": {...}}], as the last commit left them."""
+        """[{"partition": {...}, "offset": {...}}], as of the last commit."""
         return self._client.offsets(self._connector)
 
     def alter(self, offsets: Sequence[Mapping[str, Any]]) -> str:
-        """Set offsets of a STOPPED connector, in the shape of `get`; None as offset forgets that partition's.
+        """Set offsets of a STOPPED connector, in the shape of `get`; None as offset deletes that of the partition.
 
-        Returns the worker's message. RestError when the connector is not STOPPED, or an offset makes no sense.
+        Returns the worker's message. RestError when the connector is not STOPPED, or an offset is not valid.
         """
         return self._client.alter_offsets(self._connector, offsets)
 
     def reset(self) -> str:
-        """Forget all offsets of a STOPPED connector; returns the worker's message, errors as with `alter`."""
+        """Delete all offsets of a STOPPED connector; returns the worker's message, errors as with `alter`."""
         return self._client.reset_offsets(self._connector)
 
     def __repr__(self) -> str:
@@ -425,7 +424,7 @@ def _noted(status: Mapping[str, Any]) -> str:
 
 
 def _last_line(trace: str) -> str:
-    """What a Python trace says in the end, or a Java trace in the beginning."""
+    """The last line of a Python trace, or the first line of a Java trace."""
     lines = [line.strip() for line in trace.strip().splitlines()]
     if not lines:
         return ""

@@ -21,7 +21,7 @@ _ORIGINS: ContextVar[tuple[_Origin, ...]] = ContextVar("connectx_fault_origins",
 
 @contextmanager
 def caused_by(origin: _Origin) -> Iterator[None]:
-    """Within the block, faults of this thread have this origin, besides those of blocks around it."""
+    """Within the block, faults of this thread have this origin, in addition to those of enclosing blocks."""
     before = _ORIGINS.set((*_ORIGINS.get(), origin))
     try:
         yield

@@ -57,7 +57,7 @@ def kafka_fact(kafka: EmbeddedKafka | None, bootstrap_servers: str) -> str:
 
 
 def spark_fact(spark: SparkProvider) -> str:
-    """Spark's version and the master that was asked for, or what keeps it from running; never waits for it."""
+    """Spark's version and the requested master, or why it does not run; never waits for it."""
     if not spark.ready:
         return "starting"
     where = "" if spark.settings is None else f" at {spark.settings.shown}"
@@ -68,5 +68,5 @@ def spark_fact(spark: SparkProvider) -> str:
 
 
 def with_panel(forms: Mapping[str, Any], panel: Any) -> dict[str, Any]:
-    """A MIME bundle that shows the panel where it can be shown, and `forms` everywhere else."""
+    """A MIME bundle with the panel if it can be shown, and with `forms` otherwise."""
     return {**panel._repr_mimebundle_()[0], **forms}

@@ -33,7 +33,7 @@ class Movement(Shown):
         rate: records a second over the last `WINDOW_S`, or since the first reading.
         moved: records since the first reading.
         lag: records that a sink has not committed.
-        is_sink: it reads its topics, and does not write them.
+        is_sink: it reads its topics instead of writing them.
         topics: that it has used.
         committed: offsets of a sink, by partition, like "orders-0".
     """
@@ -51,7 +51,7 @@ class MovementReader(Shown):
 
     Args:
         client: asks the workers.
-        config: how Kafka is reached; None: it is not, so that sources have no rate and sinks no lag.
+        config: settings to reach Kafka; None: without Kafka, sources have no rate and sinks no lag.
         clock_s: seconds of a clock that only goes forward.
     """
 

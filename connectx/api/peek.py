@@ -61,7 +61,7 @@ class Record(Shown):
 
     @property
     def reason(self) -> str:
-        """Of a dead letter with context headers: what the sink said of it."""
+        """Context that the sink wrote into the headers of a dead letter."""
         return self.headers.get(f"{ERRORS}exception.message", "")
 
     def _shown(self) -> Form:
@@ -108,7 +108,7 @@ class DeadLetters(Records):
         """The one letter at this place of the queue, to send it again alone.
 
         Raises:
-            PeekError: none of these letters is there.
+            PeekError: none of these letters exists.
         """
         found = [one for one in self if (one.partition, one.offset) == (partition, offset)]
         if not found:
@@ -125,8 +125,8 @@ class DeadLetters(Records):
         second call sends them again. Keys and other headers stay as they are.
 
         Raises:
-            PeekError: a record does not say which topic it came from, or Kafka does not acknowledge it.
-            ProducerError, RecordRefusedError and other errors of Kafka: as they say.
+            PeekError: a record does not name the topic that it came from, or Kafka does not acknowledge it.
+            ProducerError, RecordRefusedError and other errors of Kafka: see their docstrings.
         """
         letters = [one if correct is None else replace(one, raw_value=correct(one.raw_value)) for one in self]
         if letters:
@@ -231,9 +231,7 @@ class Peeker:
         topics = sink_connector_settings(config).topics or tuple(self.client.topics(sink))
         stored = next(filter(None, (cls.stored(config, topic) for topic in topics)), None)
         if stored is None:
-            raise PeekError(
-                f"The connector {sink} does not say what its target holds.", next_step="Read the target yourself."
-            )
+            raise PeekError(f"The connector {sink} cannot read its target.", next_step="Read the target yourself.")
         found: list[dict[str, Any]] = []
         for table in stored.read():
             part = table.to_pylist() if where is not None else table.slice(max(0, table.num_rows - rows)).to_pylist()
@@ -254,7 +252,7 @@ class Peeker:
         topics = [letter.headers.get(f"{ERRORS}topic", only) for letter in letters]
         if None in topics:
             raise PeekError(
-                f"Dead letters of {sink} do not say which topic they came from.",
+                f"Dead letters of {sink} do not name the topic that they came from.",
                 next_step="Set errors.deadletterqueue.context.headers.enable=true; send these records yourself.",
             )
         headers = [
@@ -284,7 +282,7 @@ class Peeker:
 
 
 def newest(snapshot: TopicSnapshot, rows: int | None) -> TopicSnapshot:
-    """The part of a topic that holds its newest records, at least so many of each partition; None: all of it."""
+    """The part of a topic that holds its newest records, at least that many of each partition; None: all of it."""
     if rows is None:
         return snapshot
     starts = {partition: max(snapshot.starts[partition], end - rows * _MARKERS)

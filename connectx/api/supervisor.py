@@ -1,7 +1,7 @@
 """Starts, observes and ends the workers of a cluster.
 
-Decides the order of starting and stopping, and when a group counts as stable. It sends nothing on behalf of a worker
-that lives. Kafka Connect has no such class, because its workers are started one by one.
+Decides the order of starting and stopping, and when a group counts as stable. It sends nothing on behalf of a
+living worker. Kafka Connect has no such class, because its workers are started one by one.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Supervisor:
     """The workers of one cluster from start to end.
 
     Args:
-        workers: what it fills.
-        make: a new worker of a name and settings; starts nothing.
+        workers: the collection that it fills.
+        make: creates a worker from a name and settings without starting it.
         gate: the gate before the embedded Kafka, if there is one.
         events: the history.
-        config: settings of workers that are given no others.
+        config: default settings of workers.
         clock: the clock of the history.
     """
 
@@ -65,7 +65,7 @@ class Supervisor:
     ) -> None:
         self._clock = clock
         self._workers = workers
-        self._numbers = itertools.count(1)  # several threads may ask for a newcomer
+        self._numbers = itertools.count(1)  # several threads may add workers
         self._make = make
         self._gate = gate
         self._events = events
@@ -76,10 +76,10 @@ class Supervisor:
         self._ending = False
 
     def new_worker(self, config: Mapping[str, Any] | None = None) -> WorkerHandle:
-        """A worker that is known, and not started; `config` are its own settings, over those of the cluster.
+        """Create and register a worker without starting it; `config` are its own settings, over those of the cluster.
 
         Raises:
-            ConfigError: settings are wrong, or are such that all workers of a group must share.
+            ConfigError: settings are wrong, or must be the same for all workers of a group.
             ClusterClosedError: the cluster is being closed.
         """
         own = dict(config or {})
@@ -104,7 +104,7 @@ class Supervisor:
         return remains.work
 
     def start(self, count: int) -> None:
-        """Start `count` workers side by side and wait until they agree; when one cannot start, none is left."""
+        """Start `count` workers side by side and wait until they agree; if one cannot start, all are ended."""
         handles = [self.new_worker() for _ in range(count)]
         with ThreadPoolExecutor(count) as pool:
             starting = [pool.submit(worker.start) for worker in handles]
@@ -118,7 +118,7 @@ class Supervisor:
         self.wait_stable(list(self._workers), STABLE_S)
 
     def end_starting(self) -> None:
-        """End workers that have not started yet, and let none come any more: what waits for them waits no longer."""
+        """End workers that have not started yet, and refuse new ones, so that waits for them end."""
         self._ending = True
         for worker in self._workers:
             if worker.state == "starting":

@@ -25,7 +25,7 @@ def wait_committed(
     since: int,
     timeout_s: float,
 ) -> Event:
-    """Wait for the commit after which all of what is wanted holds; see `ConnectCluster.wait_committed`."""
+    """Wait for the commit that meets all conditions; see `ConnectCluster.wait_committed`."""
     deadline, seen, reached = time.monotonic() + timeout_s, 0, offset is None
     with events.subscribe(since) as news:
         while True:

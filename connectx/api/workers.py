@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """One worker: facts, and verbs that break it. Get it by `cluster.workers["worker-1"]`.
+    """One worker: its state, and verbs that inject faults. Get it by `cluster.workers["worker-1"]`.
 
     Faults of a worker in threads act on the network: the gate in front of the embedded Kafka drops or freezes its
     connections. With `faults=False` or your own Kafka there is no gate, so `pause` leaves the
@@ -67,7 +67,7 @@ class Worker:
     def cut(self) -> Direction | None:
         """The direction in which it is cut off from Kafka by `partition`: both, in or out; None when not, or ended.
 
-        Apart from `state`: a worker that is cut off runs on, and does not know why its requests have no responses.
+        Independent of `state`: a worker that is cut off continues to run.
         """
         return self._cut if self._handle.alive else None
 
@@ -88,17 +88,17 @@ class Worker:
 
     @property
     def tasks(self) -> list[str]:
-        """Tasks assigned to it, as it knows, like "orders-0"; none once it has ended."""
+        """Tasks assigned to it, by its own view, like "orders-0"; none once it has ended."""
         return [str(TaskId(task["connector"], task["task"])) for task in self.view.get("tasks", [])]
 
     @property
     def connectors(self) -> list[str]:
-        """Connectors assigned to it, as it knows; none once it has ended."""
+        """Connectors assigned to it, by its own view; none once it has ended."""
         return list(self.view.get("connectors", []))
 
     @property
     def generation(self) -> int | None:
-        """Group generation that it last took part in."""
+        """Latest group generation of which it was a member."""
         generation = self.view.get("generation")
         return None if generation is None else int(generation)
 
@@ -112,7 +112,7 @@ class Worker:
 
     @property
     def is_leader(self) -> bool:
-        """True when it leads the group, as it knows."""
+        """True when it leads the group, by its own view."""
         view = self.view
         return view.get("leader") is not None and view.get("leader") == view.get("member_id")
 
@@ -123,7 +123,7 @@ class Worker:
 
     @property
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said: state, generation, leader, connectors, tasks, config_offset.
+        """The core's view of its place in the group: state, generation, leader, connectors, tasks, config_offset.
 
         Empty once it has ended.
         """
@@ -136,7 +136,7 @@ class Worker:
 
     @property
     def is_dead(self) -> bool:
-        """True when it ended without a goodbye: it was killed, or has failed."""
+        """True when it ended without leaving the group: it was killed, or has failed."""
         return self.state in ("killed", "failed")
 
     def check(self) -> Listed[BrokenRule]:
@@ -154,7 +154,7 @@ class Worker:
     # --------------------------------------------------------------------------------------------------- faults
 
     def kill(self) -> None:
-        """End it without a goodbye: connections drop, nothing is committed or aborted. Nothing if it has ended.
+        """End it without leaving the group: connections drop, nothing is committed or aborted. Nothing if it has ended.
 
         It stays cut off permanently, so that no later request of its threads reaches Kafka.
         """
@@ -184,7 +184,7 @@ class Worker:
             self._handle.request_stop()
 
     def pause(self) -> None:
-        """Freeze everything of it, connections included, as SIGSTOP would: wakes up as a zombie by `resume`.
+        """Freeze it with its connections, like SIGSTOP. After `resume` it continues as a zombie.
 
         Raises:
             WorkerStoppedError: it has ended.
@@ -206,7 +206,7 @@ class Worker:
         self._handle.thaw()
 
     def stall(self) -> None:
-        """Freeze only what talks to the group: heartbeats stop, tasks continue producing (the zombie of KIP-618).
+        """Freeze only its communication with the group: heartbeats stop, tasks continue (the zombie of KIP-618).
 
         Does nothing while it is paused. WorkerStoppedError if it has ended.
         """
@@ -216,17 +216,17 @@ class Worker:
         self._handle.freeze(tasks=False, on_fault=self._recorder("stall"))
 
     def partition(self, direction: Direction = "both") -> None:
-        """Cut its TCP connections to Kafka until `heal`, while it runs on; a second cut replaces the first.
+        """Cut its TCP connections to Kafka until `heal`, while it continues to run; a second cut replaces the first.
 
         Only Kafka is cut: its REST stays reachable on loopback, and so do the systems that its connectors use.
 
         Args:
-            direction: `both`: connections are reset and new ones refused. `in`: what Kafka answers does not arrive,
-                what the worker sends does. `out`: the other way round. Bytes that are held back are not lost, they
+            direction: `both`: connections are reset and new ones refused. `in`: answers of Kafka do not arrive,
+                and the worker's requests do. `out`: the other way round. Delayed bytes are not lost, they
                 arrive after `heal`, as on a link that was slow.
 
         Raises:
-            NoGateError: there is nothing between it and Kafka that could cut.
+            NoGateError: there is no gate between it and Kafka.
             WorkerStoppedError: it has ended.
         """
         self._check_alive()
@@ -250,11 +250,11 @@ class Worker:
         self._cut = None
 
     def delay(self, requests: Collection[str] | None = None, *, for_s: float = 2.0) -> None:
-        """Let what it sends to Kafka next arrive late, on connections that are cut meanwhile.
+        """Let its next requests to Kafka arrive late, on connections that are cut meanwhile.
 
         On each of its connections the next request is held, and the connection is reset. The worker tries again on a
-        new one, which is not delayed. After `for_s` seconds Kafka gets what was held, even if the worker has ended by
-        then; nothing takes the answer. A broker's long garbage collection or a switch's failover does the same
+        new one, which is not delayed. After `for_s` seconds Kafka gets the requests, even if the worker has ended by
+        then; their answers are dropped. A broker's long garbage collection or a switch's failover does the same
         (KIP-890).
 
         Args:
@@ -263,7 +263,7 @@ class Worker:
 
         Raises:
             ValueError: an unknown kind of request, or a negative `for_s`.
-            NoGateError: there is nothing between it and Kafka that could hold anything.
+            NoGateError: there is no gate between it and Kafka.
             WorkerStoppedError: it has ended.
         """
         self._check_alive()
@@ -284,7 +284,7 @@ class Worker:
         self._gate.delay(self.name, kinds, for_s, arrived)
 
     def deliver(self) -> None:
-        """End every `delay` now: Kafka gets what was held."""
+        """End every `delay` now: Kafka gets the delayed requests."""
         if self._gate is not None:
             self._gate.deliver(self.name)
 
@@ -309,8 +309,8 @@ class Worker:
     # --------------------------------------------------------------------------------------------------- forms
 
     def handover(self, *, any_left: bool) -> str:
-        """Say of a worker that has ended where its work is; `any_left`: another worker can take it over."""
-        if (lost := self.lost) is None:  # another worker has it; the status topic says so in a moment
+        """Describe where the work of an ended worker is; `any_left`: another worker can take it over."""
+        if (lost := self.lost) is None:  # another worker has it; the status topic shows it in a moment
             return f"{self.name} has ended; its work is being handed over"
         return lost.sentence(self._clock(), any_left=any_left)
 
@@ -367,14 +367,14 @@ class Workers:
         return self._workers[key]
 
     def name_of(self, worker_id: str) -> str:
-        """Name of the worker that a status calls by its host:port; a foreign one keeps its id."""
+        """Name of the worker that a status calls by its host:port; the id itself for an unknown worker."""
         worker = self._of_id(worker_id)
         return worker_id if worker is None else worker.name
 
     def lost_on(self, worker_id: str) -> str | None:
         """Why the work that a status places on a worker (host:port) is lost; None while the worker lives.
 
-        One that was stopped wrote UNASSIGNED, which is not heard from a task that began under the same generation
+        One that was stopped wrote UNASSIGNED, which is ignored for a task that began under the same generation
         (KAFKA-12525), or that had to be cancelled.
         """
         worker = self._of_id(worker_id)

@@ -26,7 +26,7 @@ class Level(StrEnum):
 _log = logging.getLogger("connectx.worker")
 _QUIET: Final = (
     *(EventKind.TASK_STEP, EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED),
-    EventKind.WORKER_FAILED,  # the process says it with its last words
+    EventKind.WORKER_FAILED,  # the process reports it when it ends
 )
 _LOUD: Final = (
     *(EventKind.MEMBER_LOST, EventKind.LEADERSHIP_FENCED, EventKind.FENCING_FAILED, EventKind.PRODUCER_FENCED),

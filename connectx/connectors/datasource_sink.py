@@ -1,6 +1,6 @@
 """DataSourceSink: a PySpark DataSource with a writer, run as a sink connector, at least once.
 
-It decides when a writer is made and commits: for the rows at hand at each flush, and for each job of executors. Rows of
+It decides when a writer is made and commits: at each flush, and for each job of executors. Rows of
 one commit are written by one writer in the worker, or by as many as a job has parts; only the worker commits.
 """
 

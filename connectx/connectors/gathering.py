@@ -64,7 +64,7 @@ class GatheringTask(SinkTask):
         raise TypeError(f"{type(self).__name__} must define write_out")
 
     def put(self, batch: SinkBatch) -> None:
-        """Take rows; write first if there are enough at hand.
+        """Take rows; first write if enough are gathered.
 
         Raises:
             TableMismatchError: values have a field in a type that its column cannot have.
@@ -84,7 +84,7 @@ class GatheringTask(SinkTask):
             self._ranges[partition] = self._ranges.get(partition, (first, end))[0], end
 
     def flush(self) -> None:
-        """Write what is at hand; after a failure it is dropped and comes again.
+        """Write the gathered rows; after a failure they are dropped and read again.
 
         Raises:
             ConnectxError: what `write_out` raises. If it is not retriable, the next `put` raises it again, so that the

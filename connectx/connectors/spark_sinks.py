@@ -25,7 +25,7 @@ _OPTIONS: Final = "format.options."
 
 
 class _SparkTask(GatheringTask):
-    """Hands a DataFrame to `write`: of the rows at hand, or of those that executors have read and converted."""
+    """Hands a DataFrame to `write`: of the gathered rows, or of those that executors have read and converted."""
 
     stages_rows = True
 

@@ -217,7 +217,7 @@ class ConfigLog:
             return []
         changed = self._target_states.get(connector) is not state
         self._target_states[connector] = state
-        # A state written just before the configuration that it belongs to makes no noise.
+        # A state that was written just before its configuration is no change.
         return [TargetStateChanged(connector, state)] if changed and exists else []
 
     def _commit_tasks(self, connector: str, tasks: int) -> list[ConfigChange]:

@@ -75,7 +75,7 @@ class ConnectorLife:
     state: TargetState | None = None
     version: str | None = None
     reported: Status | None = None
-    """What was last said of it in the status topic."""
+    """Its latest status in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when it shall start again."""
     generated: _TaskConfigs | None = None
@@ -142,7 +142,7 @@ class Connectors:
             self._ask(life, target_state)
 
     def remind(self, connector: str) -> None:
-        """Say again how it is, if it is here and the status topic says something else."""
+        """Write its status again, if it runs here and the status topic has another one."""
         life = self.lives.get(connector)
         if life is not None and life.reported is not None and life.phase is not ConnectorPhase.STOPPING:
             self.context.remind(connector, life.reported)
@@ -197,7 +197,7 @@ class Connectors:
             self._forget(life)
 
     def on_reconfiguration_requested(self, stimulus: TaskReconfigurationRequested) -> None:
-        """The plugin says that its task configs changed."""
+        """The plugin reports changed task configs."""
         life = self._started(stimulus.connector, stimulus.instance)
         if life is not None:
             self._generate(life)
@@ -297,7 +297,7 @@ class Connectors:
         if group.is_leader:
             self.writer.put_task_configs(life.connector, task_configs, ConnectorOrigin(life.connector, life.instance))
         elif self.context.may_ask_leader:
-            self._drop_request(life)  # an older answer says nothing of these task configs
+            self._drop_request(life)  # an older answer is not about these task configs
             life.request_id = self.context.new_request_id(ConnectorConfigsSent(life.connector))
             self.context.emit(SendTaskConfigs(life.request_id, group.leader_url, life.connector, task_configs))
         else:

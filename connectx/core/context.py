@@ -148,7 +148,7 @@ class Context:
         return ConnectorType.UNKNOWN if config is None else self.settings.connector_type_of(config)
 
     def target_state(self, connector: str) -> TargetState:
-        """What the user asked the connector to be; STARTED where nothing was said."""
+        """What the user asked the connector to be; STARTED by default."""
         return self.config.target_state(connector) or TargetState.STARTED
 
     def runs_exactly_once(self, connector: str) -> bool:
@@ -217,7 +217,7 @@ class Context:
             self._write_status(subject, replace(reported, generation=self.group.generation))
 
     def _write_status(self, subject: str | TaskId, status: Status) -> None:
-        """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere."""
+        """UNASSIGNED and FAILED are "safe" writes: they never hide the status of a later generation elsewhere."""
         is_safe = status.state in (State.UNASSIGNED, State.FAILED)
         if is_safe and not self.status.may_write_safely(subject, status):
             return

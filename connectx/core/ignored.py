@@ -1,6 +1,6 @@
 """Why a core ignores a stimulus. Values only: recordings and logs show them.
 
-A late answer or report is normal: the driver cannot know that the core has gone on meanwhile.
+A late answer or report is normal: the driver cannot know that the core has changed meanwhile.
 """
 
 from __future__ import annotations

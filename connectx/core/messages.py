@@ -154,7 +154,7 @@ class ReadConfigToEnd:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReadToEnd:
-    """Answer to ReadConfigToEnd, after the records themselves; `error` says why the end was not reached."""
+    """Answer to ReadConfigToEnd, after the records themselves; `error` is why the end was not reached."""
 
     request_id: int
     error: str | None = None
@@ -318,7 +318,7 @@ class ConnectorStopped:
 
 @dataclass(frozen=True, slots=True)
 class TaskReconfigurationRequested:
-    """The instance says that its task configs changed (ConnectorContext.requestTaskReconfiguration)."""
+    """The instance reports changed task configs (ConnectorContext.requestTaskReconfiguration)."""
 
     connector: str
     instance: int

@@ -259,7 +259,7 @@ class RequestHandler:
     def _read_first(self, request_id: int, verb: ReadsFirst) -> None:
         if _is_of_leader(verb):
             is_mine = self._is_for_leader(request_id)
-        else:  # what this worker does not know may be in what it has not read yet
+        else:  # an unknown name may be in records that this worker has not read yet
             is_mine = not self._is_known(verb) or self._is_owned_here(request_id, verb)
         if is_mine:
             read_id = self.context.new_request_id(RequestRead(request_id, verb))

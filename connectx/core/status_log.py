@@ -108,7 +108,7 @@ class StatusLog:
         return {task: statuses[task] for task in sorted(statuses, key=TASK_ORDER)}
 
     def topic_status(self, connector: str, topic: str) -> TopicStatusRecord | None:
-        """The record that says that this connector used this topic (KIP-558)."""
+        """The record of a topic that this connector used (KIP-558)."""
         return self._topics.get(connector, {}).get(topic)
 
     def topics(self, connector: str) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class Takeovers:
         return takeover
 
     def explain(self, task: TaskId) -> None:
-        """The status topic or the config topic says something new about a task."""
+        """The status topic or the config topic has a new record of a task."""
         fenced = self.unexplained.get(task)
         if fenced is None:
             return

@@ -49,7 +49,7 @@ from connectx.views import gist
 
 
 class TaskPhase(StrEnum):
-    """Where a task instance is. Each line says what comes next.
+    """Where a task instance is. Each line names the next phases.
 
     A failure in any phase but STOPPING leads to FAILED, a stop to STOPPING.
     """
@@ -98,7 +98,7 @@ class TaskLife:
     """Since when the leader has refused this worker's signature."""
     version: str | None = None
     reported: Status | None = None
-    """What was last said of it in the status topic."""
+    """Its latest status in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when the task shall start again."""
     active_since_ms: int | None = None
@@ -149,7 +149,7 @@ class Tasks:
         if self.context.phase is not WorkerPhase.RUNNING or not config.has_task(task):
             return
         connector_config, task_config = config.connector_config(task.connector), config.task_config(task)
-        if connector_config is not None and task_config is not None:  # missing is not empty (KAFKA-17719)
+        if connector_config is not None and task_config is not None:  # missing, not empty (KAFKA-17719)
             self._prepare(task, cause, connector_config, task_config)
 
     def stop(self, task: TaskId, cause: Cause) -> None:
@@ -188,7 +188,7 @@ class Tasks:
         self.remind(task)
 
     def remind(self, task: TaskId) -> None:
-        """Say again how it is, if it is here and the status topic says something else."""
+        """Write its status again, if it runs here and the status topic has another one."""
         life = self.lives.get(task)
         if life is not None and life.reported is not None and life.phase is not TaskPhase.STOPPING:
             self.context.remind(task, life.reported)
@@ -455,7 +455,7 @@ class Tasks:
         self.context.set_timer(_restart_timer(life), pause_ms)
 
     def _report_failure(self, life: TaskLife, trace: str, *, fenced: bool = False) -> None:
-        """A zombie says so under the generation of its start, and once: it must not hide its successor's status."""
+        """A zombie reports once, under the generation of its start, so that its successor's status stays visible."""
         generation = life.generation if fenced else None
         status = self.context.report_task(
             life.task, life.instance, State.FAILED, trace=trace, version=life.version, generation=generation

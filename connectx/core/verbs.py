@@ -45,7 +45,7 @@ Configurations are mappings of string to string or None, validated before the re
 A signed verb (KIP-507) holds the exact bytes of the request and the two headers as they came, or None. The core holds
 the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed, 503 no key yet, 403 wrong.
 
-Offsets are not the core's to read or write (KIP-875). Offsets says that the connector exists and what it is; the driver
+Offsets are not the core's to read or write (KIP-875). Offsets reports the connector's existence and type; the driver
 then reads. ModifyOffsets is the permission to write: the core has read the config topic to its end, the connector is
 STOPPED with no tasks, and for a source under exactly-once a fencing round was done and the conditions checked again
 after it. The driver writes after the reply.

@@ -74,7 +74,7 @@ class SchemaName:
 
     @classmethod
     def of(cls, field: pa.Field) -> SchemaName:
-        """What a column's metadata says."""
+        """The schema in a column's metadata."""
         metadata = field.metadata
         if not metadata:
             return NO_NAME

@@ -23,7 +23,7 @@ CONVERTER_CONFIG = ConfigDef().define(
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Values that a converter read: `error` (string) says per row why there is none, and is null where all is well."""
+    """Values that a converter read: `error` (string) has per row why there is none, otherwise null."""
 
     value: pa.Array
     error: pa.Array

@@ -114,7 +114,7 @@ def decode(
 
     Args:
         records: columns `key` and `value` (binary); all others, such as `topic`, `partition`, `offset`, are kept.
-        types: topic to the type that the sink wants of values without schemas; for other topics as the record says.
+        types: topic to the type that the sink wants of values without schemas; for other topics as in the record.
 
     Returns:
         The given columns with `key` and `value` converted (`timestamp` in ms since 1970, int64), and `error` (string):

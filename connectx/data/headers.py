@@ -27,7 +27,7 @@ _INTEGERS: Final = (("int8", 7), ("int16", 15), ("int32", 31), ("int64", 63))
 
 
 class HeaderConverter:
-    """Converts columns of headers with one converter; `as_is` says that it changes nothing."""
+    """Converts columns of headers with one converter; `as_is` means that it changes nothing."""
 
     def __init__(self, converter: Converter | None) -> None:
         self._converter = converter

@@ -35,7 +35,7 @@ def database(folder: Path) -> Iterator[str]:
     except Exception as error:
         _end(data)
         raise DemoError(
-            f"PostgreSQL did not start: {error}.", next_step=f"Its log says why, if it came that far: {data / 'log'}."
+            f"PostgreSQL did not start: {error}.", next_step=f"See its log, if it exists: {data / 'log'}."
         ) from error
     try:
         uri = str(server.get_uri())

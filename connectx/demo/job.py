@@ -90,7 +90,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
 
 
 def require_writable(report: Path) -> None:
-    """Say now, not after everything was measured, that the report cannot be written."""
+    """Raise an error now, not after all measurements, if the report cannot be written."""
     if (
         not report.parent.is_dir()
         or report.is_dir()
@@ -288,7 +288,7 @@ class _Flow:
             self._kill(*found)
 
     def _kill(self, worker: str, task: str) -> None:
-        """Kill a worker that says itself that it runs the task."""
+        """Kill a worker that itself reports that it runs the task."""
         if task not in self.cluster.workers[worker].tasks:
             return
         self.kills.append(Kill(worker, task, self._share()))

@@ -117,5 +117,5 @@ class SparkStandalone:
             except SparkMasterError as error:
                 if master.poll() is not None or time.monotonic() > end_s:
                     tail = master.log_tail()
-                    raise DemoError("Spark's master did not start.", next_step=f"Its log says why:\n{tail}") from error
+                    raise DemoError("Spark's master did not start.", next_step=f"Its log:\n{tail}") from error
             time.sleep(0.1)

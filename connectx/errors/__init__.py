@@ -1,6 +1,6 @@
 """Every error that connectx raises on purpose.
 
-Each error says in one sentence what happened, carries a stable `code` for programs, shows with `retriable` whether
+Each error describes in one sentence what happened, has a stable `code` for programs, shows with `retriable` whether
 the same call may succeed later, and names the `next_step` for the person who reads it.
 """
 

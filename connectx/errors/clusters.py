@@ -40,7 +40,7 @@ class GroupInUseError(ConnectxError):
 
 
 class AttachError(ConnectxError):
-    """A running cluster cannot be attached to as asked: it is not clear which group or which topics are its."""
+    """A running cluster cannot be attached to, because its group or its topics are ambiguous."""
 
     code = "attach"
 
@@ -64,13 +64,13 @@ class WorkerFailedError(ConnectxError):
 
 
 class NoGateError(ConnectxError):
-    """A worker cannot be cut off from Kafka, nor its requests be delayed, because nothing is between them."""
+    """A worker's connections to Kafka cannot be cut or delayed, because there is no gate between them."""
 
     code = "no_gate"
 
     def __init__(self, worker: str) -> None:
         super().__init__(
-            f"{worker} cannot be cut off from Kafka, nor its requests be delayed: there is no gate between them, "
+            f"The connections of {worker} to Kafka cannot be cut or delayed: there is no gate between them, "
             "because the cluster uses your own Kafka (bootstrap_servers=) or was made with faults=False.",
             next_step="Use the embedded Kafka with its gate, cx.Cluster(), or stall() or pause() the worker instead.",
         )

@@ -6,7 +6,7 @@ from connectx.errors.base import ConnectxError
 
 
 class DatabaseError(ConnectxError):
-    """A database does not accept what a sink asks for, and will not later."""
+    """A database refuses a sink's request, and would refuse it again."""
 
     code = "database"
 
@@ -37,7 +37,7 @@ class TableMissingError(DatabaseError):
 
 
 class TableMismatchError(DatabaseError):
-    """A table's columns do not fit the records."""
+    """A table's columns do not match the records."""
 
     code = "table_mismatch"
 
@@ -61,6 +61,6 @@ class ReplicationSlotMissingError(DatabaseError):
 
 
 class ReplicationSlotMismatchError(DatabaseError):
-    """A replication slot and the source offset do not fit: changes between them cannot be read."""
+    """A replication slot and the source offset do not match: changes between them cannot be read."""
 
     code = "replication_slot_mismatch"

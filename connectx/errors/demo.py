@@ -6,7 +6,7 @@ from connectx.errors.base import ConnectxError
 
 
 class DemoError(ConnectxError):
-    """The demo cannot continue; the message says where it stands."""
+    """The demo cannot continue; the message names the step."""
 
     code = "demo"
 

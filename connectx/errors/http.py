@@ -6,7 +6,7 @@ from connectx.errors.base import ConnectxError
 
 
 class HttpError(ConnectxError):
-    """A web service does not accept the requests of a sink, and will not later."""
+    """A web service refuses the requests of a sink, and would refuse them again."""
 
     code = "http"
 

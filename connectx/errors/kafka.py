@@ -6,7 +6,7 @@ from connectx.errors.base import ConnectxError
 
 
 class ClientSettingError(ConnectxError):
-    """A setting of a Kafka client is wrong, or is one that connectx's clients cannot carry out."""
+    """A setting of a Kafka client is wrong, or connectx's clients do not support it."""
 
     code = "client_setting"
 
@@ -160,7 +160,7 @@ class OwnOffsetsTopicError(ConnectxError):
 
 
 class OffsetOutOfRangeError(ConnectxError):
-    """The log of a partition does not have the offset that a sink task is to read next."""
+    """The log of a partition does not have the offset where a sink task continues."""
 
     code = "offset_out_of_range"
 
@@ -183,7 +183,7 @@ class MirrorGapError(ConnectxError):
         super().__init__(
             f"The source no longer has offset {offset} of {partition}, where the mirror continues: retention removed "
             "records that were not mirrored, or the topic was created again.",
-            next_step="To continue with the records that are there, set source.consumer.auto.offset.reset=earliest.",
+            next_step="To continue with the oldest existing record, set source.consumer.auto.offset.reset=earliest.",
         )
 
 

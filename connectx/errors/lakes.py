@@ -6,7 +6,7 @@ from connectx.errors.base import ConnectxError
 
 
 class LakeError(ConnectxError):
-    """A table in files cannot be read or written, and will not be later without a change."""
+    """A table in files cannot be read or written until something is changed."""
 
     code = "lake"
 
@@ -49,7 +49,7 @@ class LakeNotExclusiveError(LakeError):
 
 
 class LakeUnavailableError(ConnectxError):
-    """The storage or the catalog of a table in files cannot be reached now, or others commit all the time."""
+    """The storage or the catalog of a table in files cannot be reached now, or other writers commit all the time."""
 
     code = "lake_unavailable"
     retriable = True
@@ -62,19 +62,19 @@ class TableRewrittenError(LakeError):
 
     def __init__(self, name: str, cause: str) -> None:
         super().__init__(
-            f"{name} cannot be read on: {cause}.",
+            f"{name} cannot be read further: {cause}.",
             next_step="Stop the connector and reset its offsets to read the table as it is now. Keep versions longer.",
         )
 
 
 class TableChangedError(LakeError):
-    """A table in files has a commit that deletes or updates rows, which a source of added rows cannot follow."""
+    """A table in files has a commit that deletes or updates rows, which a source of added rows cannot read."""
 
     code = "table_changed"
 
     def __init__(self, name: str, where: str, operation: str) -> None:
         super().__init__(
-            f"{name} has rows deleted or updated in {where} ({operation}), and this source reads added rows.",
+            f"{name} has rows deleted or updated in {where} ({operation}), and this source reads only added rows.",
             next_step="Set skip.change.commits=true to leave out all rows of such commits, and restart the task.",
         )
 

@@ -48,7 +48,7 @@ class SchemaIncompatibleError(ConversionError):
 
 
 class RegistryUnavailableError(ConnectxError):
-    """The schema registry cannot be asked now; `setting` is the key that names its URL."""
+    """The schema registry cannot be used now; `setting` is the key that names its URL."""
 
     code = "registry_unavailable"
     retriable = True
@@ -81,7 +81,7 @@ class TransactionBoundaryError(ConnectxError):
 
 
 class MalformedDataError(ConnectxError):
-    """Bytes of the group protocol or of an internal topic, or what should become such bytes, have the wrong shape."""
+    """Bytes of the group protocol or of an internal topic, or values for them, have the wrong shape."""
 
     code = "malformed_data"
 
@@ -93,7 +93,7 @@ class MalformedDataError(ConnectxError):
 
 
 class ClassNotImportableError(ConnectxError):
-    """A connector class that workers in processes of their own cannot import."""
+    """A connector class that worker processes cannot import."""
 
     code = "class_not_importable"
 

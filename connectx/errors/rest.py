@@ -28,7 +28,7 @@ class ListenerTakenError(PortTakenError):
 
 
 class RestAuthError(ConnectxError):
-    """The logins of REST cannot be read. Names the file and never what is in it."""
+    """The logins of REST cannot be read. The message names the file and never its content."""
 
     code = "rest_auth"
 
@@ -121,6 +121,6 @@ class ConnectorFailedError(ConnectxError):
 
 
 class CommandError(ConnectxError):
-    """A command was given something that it cannot use."""
+    """An argument of a command cannot be used."""
 
     code = "command"

@@ -58,7 +58,7 @@ class SparkMasterError(ConnectxError):
 
 
 class SparkNotSharedError(ConnectxError):
-    """Workers in processes of their own cannot use a classic Spark session, which lives in one process."""
+    """Worker processes cannot use a classic Spark session, which belongs to one process."""
 
     code = "spark_not_shared"
 
@@ -78,7 +78,7 @@ class SparkJobError(ConnectxError):
 
 
 class SparkFormatError(ConnectxError):
-    """Spark does not know a format."""
+    """Spark has no reader or writer for a format."""
 
     code = "spark_format"
 
@@ -146,5 +146,5 @@ class DataSourceWriteError(ConnectxError):
     def __init__(self, source: str, cause: Exception) -> None:
         super().__init__(
             f"{source} could not write: {type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}",
-            next_step="Correct the cause and restart the task: it writes what comes after the committed offsets again.",
+            next_step="Correct the cause and restart the task: it writes records after the committed offsets again.",
         )

@@ -18,7 +18,7 @@ class ImportRefusedError(ConnectxError):
 
 
 class ImportIncompleteError(ConnectxError):
-    """Some connectors of a file could not be put back. `report` has what was done, connector by connector."""
+    """Some connectors of a file could not be restored. `report` has what was done, connector by connector."""
 
     code = "import_incomplete"
 

@@ -6,7 +6,7 @@ It decides the sequence number and the time of every event and how much is kept;
 Many threads append and read. This is the one place of the history with a lock: number and time of an event must be
 given out together with its place in the log, and a reader needs both ends of it. A queue before the log would let an
 event be read late that its writer has already acted on. Nothing runs under the lock but a few list operations.
-Live views get no queue of their own either: a subscription is a position in the log, so a slow or forgotten view
+Live views get no separate queue either: a subscription is a position in the log, so a slow or forgotten view
 costs no memory and never slows a writer.
 """
 
@@ -78,7 +78,7 @@ class EventLog:
 
     @property
     def dropped(self) -> int:
-        """How many of the oldest events are gone because the log was full."""
+        """Number of the oldest events that were dropped because the log was full."""
         with self._changed:
             return self._last_seq - len(self._events)
 

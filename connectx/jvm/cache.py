@@ -38,12 +38,12 @@ def require_free(path: Path, needed_bytes: int, setting: str) -> None:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether `error` says that no more can be written (disk, quota or file size limit)."""
+    """Whether `error` means that no more can be written (disk, quota or file size limit)."""
     return error.errno in DISK_FULL
 
 
 def says_disk_full(text: str) -> bool:
-    """Whether the output of another program says the same."""
+    """Whether the output of another program means the same."""
     return any(os.strerror(number) in text for number in DISK_FULL)
 
 

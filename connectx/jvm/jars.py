@@ -179,7 +179,7 @@ def _folder(name: str) -> Path:
 
 
 def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> None:
-    """Run Ivy; on failure, say why in one error."""
+    """Run Ivy; a failure is raised as one error with its reason."""
     command = _ivy_command(locked(name), java, partial)
     total, done, reason = len(locked(name)), 0, ""
     label = f"Fetching {name} jars"

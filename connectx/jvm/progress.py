@@ -58,7 +58,7 @@ def in_kernel() -> bool:
 def notebook_progress() -> Iterator[Progress]:
     """A Progress in one output of the cell that runs: a line for each label, with its steps, a bar and its duration.
 
-    After an error or an interrupt the lines of unfinished work say that it has ended.
+    After an error or an interrupt the lines of unfinished work show that it has ended.
     """
     from IPython.display import HTML, display
 

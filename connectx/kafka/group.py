@@ -121,7 +121,7 @@ class GroupConnection:
             self._net.close()
 
     def abandon(self) -> None:
-        """A killed worker: drop the sockets, say nothing. The coordinator notices when the session ends."""
+        """A killed worker: drop the sockets without LeaveGroup. The coordinator notices when the session ends."""
         self._ended = True
         if self._net is not None:
             self._net.abandon()

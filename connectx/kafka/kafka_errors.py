@@ -41,7 +41,7 @@ _SILENCE: Final = frozenset(
 
 
 def is_permission_error(error: KafkaError) -> bool:
-    """True when the broker knows the client and says no."""
+    """True when the broker accepts the client's login and refuses its request."""
     return error.code() in _PERMISSION
 
 
@@ -51,14 +51,14 @@ def is_silence(error: KafkaError) -> bool:
 
 
 def worth_knowing(error: KafkaError) -> bool:
-    """True for an error of the connection that says more than that there is none."""
+    """True for an error of the connection that has a separate cause."""
     return error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
 
 
 def typed(error: KafkaError, what: str, bootstrap_servers: str, connection_error: KafkaError | None) -> ConnectxError:
     """The typed error for a failed call; `what` completes "connectx wanted to ...".
 
-    `connection_error` is the last trouble with a connection: a call only says that it timed out.
+    `connection_error` is the last trouble with a connection: a call reports only a timeout.
     """
     if connection_error is not None and error.code() in _SILENCE:
         if connection_error.code() in _LOGIN:

@@ -39,7 +39,7 @@ AUTHENTICATION_ERRORS: Final = (
 
 
 class KafkaNet:
-    """Connections of kafka-python on a thread of their own.
+    """Connections of kafka-python on a separate thread.
 
     Args:
         config: keyword arguments of a kafka-python client (`ClientConfigs.kafka_python`).

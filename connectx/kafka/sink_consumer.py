@@ -81,7 +81,7 @@ class SinkGroupListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommitError:
-    """Why a commit failed; `not_owner` when the group says that this member no longer belongs to it."""
+    """Why a commit failed; `not_owner` when this member no longer belongs to the group."""
 
     reason: str
     not_owner: bool
@@ -185,7 +185,7 @@ class SinkConsumer:
     # --------------------------------------------------------------------------------------------------- commit
 
     def commit(self, offsets: Mapping[TopicPartition, int], sequence: int) -> None:
-        """Begin a commit; the listener hears of its outcome, here or in a later `poll`."""
+        """Begin a commit; the listener gets its outcome, here or in a later `poll`."""
         self._commits.append(sequence)
         try:
             self._live().commit(offsets=_with_offsets(offsets), asynchronous=True)
@@ -272,7 +272,7 @@ class SinkConsumer:
             consumer.unassign()
 
     def _positions(self, consumer: Consumer, partitions: list[Tp]) -> dict[TopicPartition, int]:
-        """What the group has committed, if the log still has it; otherwise what auto.offset.reset says."""
+        """What the group has committed, if the log still has it; otherwise by auto.offset.reset."""
         if not partitions:
             return {}
         committed = self._look_up("look up its committed offsets", lambda: consumer.committed(partitions, _TRY_S))

@@ -372,7 +372,7 @@ class RefusedByKafka(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordsFailed(Shown):
-    """Records could not be read, converted, transformed or written; `error` says how."""
+    """Records could not be read, converted, transformed or written; `error` is the reason."""
 
     error: str
 

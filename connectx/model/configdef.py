@@ -1,4 +1,4 @@
-"""Definitions of configuration keys: types, defaults, checks, and the messages that users of Kafka Connect know.
+"""Definitions of configuration keys: types, defaults, checks, and the messages of Kafka Connect.
 
 Decides whether a value fits its key and what it is as a Python value. It never loads a class, reads a file or resolves
 a placeholder. Mirrors Kafka's ConfigDef; the texts of errors are Kafka's, since tools match on them.
@@ -31,7 +31,7 @@ class ConfigType(StrEnum):
 
 
 class Secret:
-    """A value that must not be shown: text forms say `[hidden]`, `value` has it (Kafka: Password)."""
+    """A value that must not be shown: text forms show `[hidden]`, `value` has it (Kafka: Password)."""
 
     __slots__ = ("value",)
 

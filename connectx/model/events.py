@@ -33,7 +33,7 @@ class Transition:
     """One change as the core reports it; the driver adds worker and time and makes it an `Event`.
 
     `producer_epoch` is that of the transaction that the change is about, or else of the producer's open or last one.
-    `why` is the cause, None where the payload says it all; `seen` is set for attached clusters only.
+    `why` is the cause, None if the payload is sufficient; `seen` is set for attached clusters only.
     """
 
     payload: Payload

@@ -78,7 +78,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """What a member says when it joins; `allocation` is what it runs now (None: nothing yet, or version 0)."""
+    """Metadata of a member that joins; `allocation` is what it runs now (None: nothing yet, or version 0)."""
 
     version: ProtocolVersion
     url: str

@@ -350,7 +350,7 @@ class StepName(StrEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectorState(_Payload):
-    """A connector reached a state; `trace` says why it failed."""
+    """A connector reached a state; `trace` is the trace of a failure."""
 
     kind: ClassVar = EventKind.CONNECTOR_STATE
     state: State
@@ -359,7 +359,7 @@ class ConnectorState(_Payload):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskState(_Payload):
-    """A task instance reached a state; `trace` says why it failed."""
+    """A task instance reached a state; `trace` is the trace of a failure."""
 
     kind: ClassVar = EventKind.TASK_STATE
     state: State

@@ -108,7 +108,7 @@ def addresses() -> Validator:
 
 
 def unique_list(what: str) -> Validator:
-    """A list of different entries, not null; `what` says in the plural what they are."""
+    """A list of different entries, not null; `what` names them in the plural."""
 
     def check(value: Any) -> str | None:
         if value is None:

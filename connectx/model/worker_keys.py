@@ -1,7 +1,7 @@
 """Keys of a distributed worker, each declared once: name, type, default, limits and description.
 
 Mirrors the definitions in Kafka Connect's DistributedConfig, WorkerConfig and RestServerConfig (version 4.3). Every
-`ssl.` and `sasl.` key of Kafka's clients is allowed besides, as text.
+`ssl.` and `sasl.` key of Kafka's clients is also allowed, as text.
 """
 
 from __future__ import annotations
@@ -530,4 +530,4 @@ class WorkerKeys:
 
 
 WORKER_CONFIG: Final = ConfigDef.of(key.definition for key in vars(WorkerKeys).values() if isinstance(key, WorkerKey))
-"""Every key of a distributed worker; all `ssl.` and `sasl.` client keys are allowed besides."""
+"""Every key of a distributed worker; all `ssl.` and `sasl.` client keys are also allowed."""

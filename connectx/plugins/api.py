@@ -32,9 +32,9 @@ class RetriableError(ConnectxError):
 
 
 class CommitRefusedError(ConnectxError):
-    """An exactly-once target holds another offset than the batch starts at: an older or newer task wrote there.
+    """The offset in an exactly-once target differs from the batch's start: an older or newer task wrote there.
 
-    `committed` holds, per partition, the offset that the target has: the runtime continues from there if it still owns
+    `committed` has, per partition, the offset in the target: the runtime continues from there if it still owns
     the partition.
     """
 
@@ -46,7 +46,7 @@ class CommitRefusedError(ConnectxError):
 
 
 class NotStageableError(ConnectxError):
-    """Raised by `plan`, `stage` and `commit`: these records must go through `put`, as when they change a table.
+    """Raised by `plan`, `stage` and `commit`: these records must go through `put`, e.g. to change a table.
 
     The worker puts them, and executors continue with the next ones.
     """
@@ -96,10 +96,10 @@ class SinkBatch(Shown):
 
 
 class ConnectorContext(Protocol):
-    """What the runtime offers to a connector."""
+    """The runtime's interface for a connector."""
 
     def request_task_reconfiguration(self) -> None:
-        """Ask for new task configs soon."""
+        """Ask for new task configs."""
 
     def raise_error(self, error: BaseException) -> None:
         """Fail the connector; its tasks continue."""
@@ -109,7 +109,7 @@ class TransactionContext(Protocol):
     """Where a source task with `transaction.boundary=connector` puts the ends of its transactions (KIP-618).
 
     Rows of a transaction become visible together when it is committed. Aborted ones never do, but their source offsets
-    are committed, in a transaction of their own, so that they are not read again. To ask for both at the same place is
+    are committed, in a separate transaction, so that they are not read again. To ask for both at the same place is
     an error that fails the task; so is a row that the slice does not have. Call from the methods of the task only.
     """
 
@@ -130,7 +130,7 @@ class TransactionContext(Protocol):
 
 
 class SourceTaskContext(Protocol):
-    """What the runtime offers to a source task."""
+    """The runtime's interface for a source task."""
 
     @property
     def task(self) -> TaskId:
@@ -141,14 +141,14 @@ class SourceTaskContext(Protocol):
         """Boundaries of transactions; None unless the task is exactly-once with transaction.boundary=connector."""
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
-        """Position of a source partition: what was polled so far, at start what was committed."""
+        """Position of a source partition: the last polled offset, at the start the committed one."""
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep until the task is asked to do something else (True) or the time is over (False)."""
+        """Sleep until the task gets another order (True) or the time has passed (False)."""
 
 
 class SinkTaskContext(Protocol):
-    """What the runtime offers to a sink task."""
+    """The runtime's interface for a sink task."""
 
     @property
     def task(self) -> TaskId:
@@ -156,7 +156,7 @@ class SinkTaskContext(Protocol):
 
     @property
     def group_id(self) -> str:
-        """The consumer group that hands out partitions; with topic and partition it names an offset in a target."""
+        """The consumer group that assigns partitions; with topic and partition it names an offset in a target."""
 
     @property
     def assignment(self) -> Sequence[TopicPartition]:
@@ -233,7 +233,7 @@ class SourceTask(Shown):
     `start`."""
 
     executor_classes: Sequence[type] = ()
-    """Classes, besides those of the configuration, whose modules executors need; set it in `start`."""
+    """Further classes than those of the configuration whose modules executors need; set it in `start`."""
 
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
         """Take the task configuration; raise to fail the task."""
@@ -241,7 +241,7 @@ class SourceTask(Shown):
         self.context = context
 
     def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
-        """Rows after `offset` (None: from the start), or None when there is nothing now.
+        """Return rows after `offset` (None: from the start), or None when there are none now.
 
         Must be repeatable: the same offset gives the same rows first. A RetriableError counts as None.
         """
@@ -250,10 +250,10 @@ class SourceTask(Shown):
     def reread(
         self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
     ) -> Iterator[Slice] | None:
-        """The rows between two offsets that were committed, again, for `cluster.check` to compare with the topic.
+        """Return the rows between two committed offsets again, for `cluster.check` to compare with the topic.
 
-        `start` None: from the beginning. `end` None: up to what the source has by now, nothing if it has no end.
-        Exactly the rows that `poll` gave. Called on a separate started task, without `poll`. Default None: this
+        `start` None: from the beginning. `end` None: up to the present end of the source, nothing if it has no end.
+        It must return exactly the rows of `poll`. Called on a separate started task, without `poll`. Default None: this
         source cannot be read again.
         """
         return None
@@ -272,19 +272,19 @@ class SourceTask(Shown):
         return self.reread(spark, start, end)
 
     def held(self, spark: SparkSession) -> Held | None:
-        """What the source holds now, for `cluster.check` to compare with what the records of its topics leave.
+        """Return the present rows of the source, for `cluster.check` to compare with the result of its records.
 
         For sources that send changes of rows and cannot be read again. Called on a separate started task, without
-        `poll`. Default None: the source cannot say, or its records do not leave its rows.
+        `poll`. Default None: the source does not know, or its records do not result in its rows.
         """
         return None
 
     def explain(self, spark: SparkSession, error: Exception) -> Exception | None:
-        """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` says it all."""
+        """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` is sufficient."""
         return None
 
     def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
-        """Size of what waits after `offset`, which decides between `poll` and `poll_bulk`; must be quick.
+        """Return the size of the data after `offset`, which decides between `poll` and `poll_bulk`; must be quick.
 
         Default None: not known, so that `poll` reads everything.
         """
@@ -293,22 +293,22 @@ class SourceTask(Shown):
     def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> Slice | None:
         """As `poll`, for about `max_bytes` that executors read: `rows` is a DataFrame that nothing has evaluated yet.
 
-        Its partitions are in the order of the source, and evaluated again they give the same rows. A task that defines
+        Its partitions are in the order of the source, and each evaluation returns the same rows. A task that defines
         this defines `waiting_bytes`, too.
         """
         raise TypeError(f"{type(self).__name__} must define poll_bulk")
 
     def idle(self, offset: SourceOffset | None) -> None:
-        """Called after a poll without rows: return when there may be some, or after a short while.
+        """Wait after a poll without rows: return when there may be some, or after a short time.
 
-        Use `self.context.wait(ms)` so that a stop is not kept waiting. Default: wait 100 ms.
+        Use `self.context.wait(ms)` so that a stop is not delayed. Default: wait 100 ms.
         """
         self.context.wait(100)
 
     def committed(self, offset: SourceOffset) -> None:
         """Slices up to `offset` are durable in Kafka (Kafka Connect: SourceTask.commit).
 
-        Called once per commit for each source partition that moved.
+        Called once per commit for each source partition whose offset changed.
         """
 
     def stop(self) -> None:
@@ -320,14 +320,14 @@ class SourceTask(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RowChange(Shown):
-    """What a record of a source does to the rows of its topic.
+    """The change that a record of a source makes to the rows of its topic.
 
     Attributes:
-        key: identifies the row; None: all of its fields do.
-        before: the row that is gone afterwards, if there is no key; None: none is.
-        after: the row that is there afterwards; None: none is.
-        kept: fields of the row whose values stay as they were, and that `after` does not have.
-        clears: all rows of the topic are gone first.
+        key: identifies the row; None: all fields identify it.
+        before: the row that the change removes, if there is no key; None: it removes none.
+        after: the row that the change adds; None: it adds none.
+        kept: fields of the row whose values do not change, and that `after` does not have.
+        clears: all rows of the topic are removed first.
         place: identifies the change in the log of the source, so that a record with the same one is a copy; None: no
             place is known.
         order: grows from change to change in a partition of a topic; None: it is not known.
@@ -344,11 +344,11 @@ class RowChange(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held(Shown):
-    """What a source holds at one moment.
+    """The rows of a source at one moment.
 
     Attributes:
         slices: its rows, as the records that a task would send of them; read once.
-        change: what a record with this key and value does; None: it is not about rows.
+        change: the change that a record with this key and value makes; None: it is not about rows.
         is_reached: after `slices` was read: whether all changes before its moment are in the topics, by the last source
             offset.
     """
@@ -372,7 +372,7 @@ class SourceConnector(Connector):
     def check_offsets(
         cls, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
     ) -> None:
-        """Refuse offsets that a user wants to set and that the tasks could not continue from; None resets a partition.
+        """Refuse a user's offsets if the tasks could not continue from them; None resets a partition.
 
         Kafka Connect: SourceConnector.alterOffsets (KIP-875). Raises ValueError with the reason.
         """
@@ -403,17 +403,17 @@ class SinkTask(Shown):
         self.context = context
 
     def value_type(self, topic: str) -> pa.DataType | None:
-        """Arrow type that values of a topic should have, for converters without schemas. None: as the record says."""
+        """Arrow type that values of a topic should have, for converters without schemas. None: as in the record."""
         return None
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Partitions were assigned. An exactly-once task returns the offsets that its target holds for them."""
+        """Called when partitions were assigned. An exactly-once task returns the offsets in its target for them."""
         return {}
 
     def put(self, batch: SinkBatch) -> None:
         """Write a batch. With `exactly_once = True` rows and offsets become durable in one transaction.
 
-        A task that buffers may commit what it holds here, too. Then `committed` of a CommitRefusedError names every
+        A task that buffers may commit its rows here, too. Then `committed` of a CommitRefusedError names every
         partition of which it drops rows.
 
         Raises:
@@ -423,12 +423,12 @@ class SinkTask(Shown):
         raise TypeError(f"{type(self).__name__} must define put")
 
     def plan(self, token: str, topic: str) -> Any:
-        """Before a job of Spark's executors: what `stage` needs to know there besides the settings.
+        """Before a job of Spark's executors: further data that `stage` needs there, in addition to the settings.
 
         The answer must be one that Python can pickle. Called after `flush`, if anything was put.
 
         Args:
-            token: names the job, in this cluster and any other.
+            token: identifies the job uniquely, over all clusters.
             topic: whose records the job reads.
 
         Raises:
@@ -437,7 +437,7 @@ class SinkTask(Shown):
         return None
 
     def stage(self, plan: Any, token: str, batches: Iterator[SinkBatch]) -> Iterable[Any]:
-        """On an executor: write batches where no reader finds them, and return messages for `commit`.
+        """On an executor: write batches to a place that readers do not see, and return messages for `commit`.
 
         Called on a task object that was made and started there with the same settings; `open` is not called. Batches
         are of one partition, and their ranges follow each other without gaps. A second attempt may stage the same
@@ -452,15 +452,15 @@ class SinkTask(Shown):
         """With `stages_rows`: let Spark write the rows of a job, so that they are durable when it returns.
 
         Called on the thread of the job, after all of its records were converted and before `commit`, which gets no
-        messages. Not called if there are no rows, or if a bad record is to fail the task.
+        messages. Not called if there are no rows, or if a bad record fails the task.
         """
         raise TypeError(f"{type(self).__name__} must define save")
 
     def commit(self, token: str, ranges: Mapping[TopicPartition, tuple[int, int]], messages: Sequence[Any]) -> None:
-        """Make what a job staged visible, with the offsets after its ranges: all or nothing, as `put` does.
+        """Make the staged rows of a job visible, with the offsets after its ranges: all or nothing, as `put` does.
 
-        `messages` are those of `stage`, in the order of the ranges. Called again after a RetriableError. What is staged
-        under the token and in no message can be removed.
+        `messages` are those of `stage`, in the order of the ranges. Called again after a RetriableError. Staged data
+        of the token that no message names can be removed.
 
         Raises:
             RetriableError: the same commit is tried again later.
@@ -471,22 +471,22 @@ class SinkTask(Shown):
         raise TypeError(f"{type(self).__name__} must define commit")
 
     def discard(self, token: str, messages: Sequence[Any]) -> None:
-        """Remove what a job staged; `messages` are those that came back, none if the job was lost.
+        """Remove the staged data of a job; `messages` are those of its executors, none if the job was lost.
 
-        Not called once a commit of it was begun, unless that was refused.
+        Not called after a commit of the job has begun, unless the commit was refused.
         """
 
     def flush(self) -> None:
         """Make everything put so far durable; offsets are committed after this."""
 
     def close(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions were taken away."""
+        """Called when partitions were revoked."""
 
     def cancel(self) -> None:
         """Called from another thread to end a blocked `put`: the task was cancelled or its worker killed."""
 
     def abandon(self) -> None:
-        """In place of `close` and `stop` when the worker was killed: drop connections as they are, finish nothing."""
+        """In place of `close` and `stop` when the worker was killed: drop connections without finishing anything."""
 
     def stop(self) -> None:
         """Release what `start` took."""
@@ -497,11 +497,11 @@ class SinkTask(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stored(Shown):
-    """What a sink's target holds, for `cluster.check` to compare with the topics.
+    """The rows of a sink's target, for `cluster.check` to compare with the topics.
 
     Attributes:
         place: name of the target, as in `table flights`; topics that go to the same place are compared together.
-        read: gives the rows as tables, as often as it is called.
+        read: returns the rows as tables; can be called repeatedly.
         lines: rows are lines of text, in the first column; otherwise columns are fields of the records.
         ordered: the target keeps the order in which rows were written.
         key: fields that identify a row, if the target keeps one row for each; empty: every record is a row.
@@ -544,7 +544,7 @@ class SinkConnector(Connector):
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
-        """What the target of a topic holds. Default None: unknown."""
+        """Return the rows of a topic's target. Default None: unknown."""
         return None
 
     @classmethod
@@ -552,7 +552,7 @@ class SinkConnector(Connector):
         """Merge small files of the target of a topic, while tasks write to it. Default None: it has no such files.
 
         Raises:
-            RetriableError: others changed the same files meanwhile.
+            RetriableError: other writers changed the same files meanwhile.
         """
         return None
 

@@ -143,7 +143,7 @@ class ConfigProviders:
                 found[name, path] = self._providers[name].values(path)
             known = found[name, path].get(key)
             if known is None:
-                _log.warning("The config provider %s knows no %s; the placeholder stays as it is", name, key)
+                _log.warning("The config provider %s has no %s; the placeholder is not replaced", name, key)
                 return placeholder.group()
             if len(known) >= _SHORTEST_HIDDEN:
                 self._hidden.add(known)

@@ -53,7 +53,7 @@ class TopicGroup:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What the runner of a source task needs to know. Overrides are without prefix.
+    """Settings that the runner of a source task uses. Overrides are without prefix.
 
     Attributes:
         exactly_once: the worker writes rows and offsets in transactions.
@@ -81,7 +81,7 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What the runner of a sink task needs to know. Overrides are without prefix; one of the topic fields is empty."""
+    """Settings that the runner of a sink task uses. Overrides are without prefix; one of the topic fields is empty."""
 
     connector: str
     tasks_max: int

@@ -98,7 +98,7 @@ def own_definition(kind: Kind, alias: str, cls: type[Transform] | type[Predicate
     """Keys of an alias's class, and those that every transformation has."""
     definition = ConfigDef()
     if kind is TRANSFORMS:
-        definition.define("predicate", str, "", doc="Alias of the predicate that says which records it is for.")
+        definition.define("predicate", str, "", doc="Alias of the predicate that selects its records.")
         definition.define("negate", bool, False, doc="Whether it is for the other records.")
     own = {name: key for name, key in cls.config.keys.items() if kind is PREDICATES or name not in _IMPLICIT}
     group = f"{kind.group}: {alias}"

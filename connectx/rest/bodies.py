@@ -1,4 +1,4 @@
-"""JSON bodies of requests: read within a limit, parsed strictly, refused with a 400 that says what is wrong.
+"""JSON bodies of requests: read within a limit, parsed strictly, refused with a 400 that names the problem.
 
 Mirrors what Kafka Connect's REST resources accept: scalars become strings in configurations, unknown fields of request
 objects are refused.

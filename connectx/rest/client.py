@@ -53,7 +53,7 @@ class RestClient(Shown):
     Args:
         urls: URLs of workers, best first; a function is called again for each attempt. Any worker will do, because
             workers forward requests to each other.
-        retry_s: how long an answer that says "rebalancing" or "not ready" is tried again; workers of which none answers
+        retry_s: how long "rebalancing" and "not ready" are retried; workers of which none answers
             are tried for 5 s at most.
         http: connections to use.
         answer_s: how long one worker may take to answer, at most.

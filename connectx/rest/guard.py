@@ -21,7 +21,7 @@ from connectx.rest.request_handler import error_response
 UNKNOWN_SENDER: Final = "connectx.unknown_sender"
 """Key of the scope: True for a request between workers that has a signature and no login."""
 
-NO_LOGIN: Final = "This worker answers only requests with a login that it knows"
+NO_LOGIN: Final = "This worker answers only requests with a valid login"
 _BUSY: Final = "This worker answers as many requests as it may at the same time; try again"
 _FOREIGN: Final = "This worker answers only requests that are made to its own address"
 _PUBLIC: Final = ("/health",)

@@ -77,7 +77,7 @@ class RequestHandler:
         return bool(done) and waiting.exception() is None
 
     async def respond(self, request: Request, body: bytes, reply: Reply) -> Response:
-        """What a reply says, or the answer of the worker that it names."""
+        """The content of a reply, or the answer of the worker that it names."""
         match reply:
             case Forwarded():
                 return await self.forward(request, body, reply.worker_url)

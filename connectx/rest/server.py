@@ -53,8 +53,8 @@ class RestServer:
 
     Args:
         ask: puts a request to the worker's core.
-        services: what the core does not know.
-        config: says where to listen: `listeners`, such as `http://127.0.0.1:8083`, port 0 for a free one (without a
+        services: information outside of the core.
+        config: `listeners` to listen on, such as `http://127.0.0.1:8083`, port 0 for a free one (without a
             host it is 127.0.0.1, where Kafka Connect would listen on all interfaces); `admin.listeners`; what to
             advertise: `rest.advertised.*`; who may ask: `rest.auth.*.file`; limits.
         name: the worker's name, for its threads.

@@ -22,7 +22,7 @@ OffsetEntry = Mapping[str, Any]
 
 
 class Services(Protocol):
-    """What a worker knows beside its core.
+    """Information of a worker outside of its core.
 
     All but `ready`, `stage` and `logger_level` may block: REST calls them on its own threads, several at a time. A
     failure is a `RestError` with its HTTP status; any other error is a 500 with its message.

@@ -102,7 +102,7 @@ def _require_pem(settings: Mapping[str, str], store: str) -> None:
 
 
 def _unusable(what: str, error: Exception) -> RestTlsError:
-    """Says what failed and not what is in it."""
+    """An error that names the failed file without its content."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
     return _error(f"{what} cannot be used: {reason}.", "It must be PEM, with the key before or after its certificate.")
 

@@ -64,7 +64,7 @@ def _knows(http: httpx.Client, url: str, name: str) -> bool:
 def _ask(http: httpx.Client, url: str, question: Callable[[RestClient], list[dict[str, Any]]]) -> list[dict[str, Any]]:
     try:
         return question(RestClient([url], retry_s=0, http=http, answer_s=ANSWER_S))
-    except ConnectxError:  # it is gone, or busy: the message does without it
+    except ConnectxError:  # it has ended or is busy: the message leaves it out
         return []
 
 

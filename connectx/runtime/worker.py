@@ -142,7 +142,7 @@ class Worker:
         self._moving = threading.Lock()
         self._unfrozen = threading.Event()
         self._unfrozen.set()
-        self._gone = threading.Event()  # nothing that happens in it is heard any more
+        self._gone = threading.Event()  # its later events are ignored
         self._over = threading.Event()  # its core has shut down, or it was killed
         config = surroundings.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail, self._clock)
@@ -318,7 +318,7 @@ class Worker:
         return self._rest.url
 
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.verbs`, *worker*."""
+        """The core's latest view of its place in the group; never blocks. Shape: `connectx.core.verbs`, *worker*."""
         return self._view
 
     def heartbeat_ms(self) -> int | None:

@@ -17,7 +17,7 @@ Isolation = Literal["thread", "process"]
 
 
 class WorkerState(StrEnum):
-    """A worker as its owner sees it. What it says of itself to the group is another matter."""
+    """A worker as its owner sees it, which can differ from its state in the group."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -68,7 +68,7 @@ class WorkerHandle(Protocol):
         """True while the worker can be asked."""
 
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.verbs`, *worker*."""
+        """The core's latest view of its place in the group; never blocks. Shape: `connectx.core.verbs`, *worker*."""
 
     def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run there; never blocks."""
@@ -95,7 +95,7 @@ class WorkerHandle(Protocol):
         """A fault: end immediately. Nothing happens, and `on_fault` is not called, if it has ended."""
 
     def freeze(self, *, tasks: bool, on_fault: OnFault = no_op) -> bool:
-        """A fault: stand still, with the tasks or without them. False when there is nothing to freeze."""
+        """A fault: freeze, with the tasks or without them. False when there is nothing to freeze."""
 
     def thaw(self) -> bool:
         """End `freeze`; False when it was not frozen."""

@@ -323,8 +323,8 @@ def url_of(session: SparkSession) -> str:
 def _serve(session: SparkSession) -> str:
     """Start the Spark Connect server inside the driver of a classic session: on loopback, protected by a secret.
 
-    Its settings go into the driver that runs, so that the secret stands on no command line. Sessions made from then on
-    have files of their own, as on any other server. Otherwise jobs would ask for files of sessions that have ended.
+    Its settings go into the driver that runs, so that the secret stands on no command line. Later sessions have
+    separate files, as on any other server. Otherwise jobs would ask for files of sessions that have ended.
     """
     secret = secrets.token_hex(16)
     jvm: Any = session.sparkContext._jvm

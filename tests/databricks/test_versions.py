@@ -33,7 +33,7 @@ print(found["Packages"].found)
     panel, packages = book.cells[0].outputs[0].text.splitlines()
     assert panel == (
         f"Databricks 17.3 | limited | With ipykernel {PINNED['ipykernel']} clicks wait until the running cell ends; "
-        "the panel says so."
+        "the panel shows a note."
     )
     for name in ("ipykernel", "ipywidgets", "pandas", "numpy", "pyarrow"):
         assert f"{name} {PINNED[name]}" in packages

@@ -1,4 +1,4 @@
-"""Where a run of the tests takes Spark and Kafka from: options of pytest, and what they leave out, said aloud.
+"""Options of pytest for the Spark and the Kafka that tests use, and a report of the tests that they leave out.
 
 By default everything is as `cx.Cluster()` has it: an embedded Kafka with its gate, a local Spark driver in this
 process. `--spark=connect` gives every fixture a Spark Connect session of a server in another process, with no

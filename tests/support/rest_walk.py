@@ -25,7 +25,7 @@ TOPICS = "topics"
 
 @dataclass(frozen=True)
 class Step:
-    """One request. `name` says what it shows; `until`: state that the connector must have before, with its tasks."""
+    """One request. `name` describes it; `until`: state that the connector must have before, with its tasks."""
 
     name: str
     method: str
@@ -311,7 +311,7 @@ def _take(http: httpx.Client, step: Step, folder: Path, topic: str) -> Answer:
 
 
 def _may_change(step: Step, answer: httpx.Response) -> bool:
-    """True for what a rebalance answers, and what a worker says that has not read its peer's write yet."""
+    """True for answers during a rebalance, and for those of a worker that has not read its peer's write yet."""
     if answer.status_code == 409:
         return "already exists" not in answer.text
     return answer.status_code == 500 and "rebalance" in answer.text

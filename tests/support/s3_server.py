@@ -1,6 +1,6 @@
 """An S3 server on loopback: S3Proxy over a folder, in a child process.
 
-It checks signatures, and creates an object exclusively when a request says so: of many writers that put the same name
+It checks signatures, and creates an object exclusively if a request asks for it: of many writers that put the same name
 with `If-None-Match: *` one is served. Its jars come as Kafka's do, locked and verified.
 """
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups: a sink's consumer with its listener, which records what it hears."""
+"""Members of consumer groups: a sink's consumer with its listener, which records its calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 class Member:
-    """A consumer with its listener, which notes what it hears."""
+    """A consumer with its listener, which notes its calls."""
 
     def __init__(self, config: Mapping[str, Any], topics: Sequence[str]) -> None:
         self.heard: list[tuple[str, Any]] = []

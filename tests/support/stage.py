@@ -48,10 +48,10 @@ _MOUNT = """async ({esm, css, state}) => {
   const model = {
     get: (name) => state[name],
     send: (message) => window.toKernel(message),
-    on: (name, hear) => listeners[name].add(hear),
-    off: (name, hear) => listeners[name].delete(hear),
+    on: (name, listener) => listeners[name].add(listener),
+    off: (name, listener) => listeners[name].delete(listener),
   };
-  window.deliver = (message) => listeners["msg:custom"].forEach((hear) => hear(message));
+  window.deliver = (message) => listeners["msg:custom"].forEach((listener) => listener(message));
   const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
   const widget = module.default();
   widget.initialize({ model });
@@ -235,7 +235,7 @@ class Stage:
         """Give the page what the kernel side sends, until `condition`."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
-            assert time.monotonic() < deadline, f"not reached; the page says: {self.page.inner_text('body')}"
+            assert time.monotonic() < deadline, f"not reached; the page shows: {self.page.inner_text('body')}"
             while self._given < len(self.panel.recorded):
                 self.page.evaluate("message => window.deliver(message)", self.panel.recorded[self._given])
                 self._given += 1

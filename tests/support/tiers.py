@@ -301,7 +301,7 @@ _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your
                      "08-databricks-and-your-own-kafka", "09-into-the-lakehouse",
                      "10-spark-at-work")  # fmt: skip
 # In `make test-all` only: brokers and JVMs of other kinds than users start, what holds the model of a broker to the
-# real one, executors in JVMs of their own, a change of the guarantee under way, and tutorials on what other tests hold.
+# real one, executors in separate JVMs, a change of the guarantee under way, and tutorials on what other tests hold.
 _DEEP: Final = (
     *(f"tests/notebooks/test_notebooks.py::test_the_notebook_prints_what_it_shows[{name}]" for name in _TUTORIALS),
     "tests/docs",

@@ -1,4 +1,4 @@
-"""A worker's core, step by step: the test says what the group, Kafka, plugins and users do.
+"""A worker's core, step by step: the test orders what the group, Kafka, plugins and users do.
 
 Every state is reached by stimuli. `following` and `leading` return a settled member of generation 3 at 1,000 ms.
 Connector c is configured with two tasks. The worker starts what it was assigned: instance 1 is the connector, if it was
@@ -185,7 +185,7 @@ class WorkerScript:
         return done
 
     def ignores(self, stimulus: Stimulus) -> bool:
-        """True when the core takes nothing from the stimulus, says why, and is as it was."""
+        """True when the core takes nothing from the stimulus, reports why, and does not change."""
         before = copy.deepcopy(self.core)
         step = self.do(stimulus)
         return both(step) == NOTHING_HAPPENED and step.ignored is not None and self.core == before
@@ -216,7 +216,7 @@ class WorkerScript:
         return self.do(Request(request_id, verb))
 
     def place(self) -> WorkerPlace:
-        """What the worker says of itself and its place in the group."""
+        """The worker's own view of its place in the group."""
         (reply,) = self.ask(verbs.Worker(), 99).effects
         assert isinstance(reply, Done)
         return cast("WorkerPlace", reply.body)
@@ -371,7 +371,7 @@ class WorkerScript:
 
 
 def _answers(stimulus: Stimulus, effect: Any) -> bool:
-    """True for the answer to an order; those to the group have numbers of their own."""
+    """True for the answer to an order; those to the group have separate numbers."""
     if isinstance(stimulus, Request) or getattr(stimulus, "request_id", None) != effect.request_id:
         return False
     return isinstance(stimulus, GroupStimulus) is isinstance(effect, GroupEffect)
@@ -389,7 +389,7 @@ def status_of(subject: str | TaskId, state: State, worker_id: str = ME, generati
 
 
 def member(url: str = "http://other/", offset: int = 6) -> MemberMetadata:
-    """What another member says when it joins, with nothing to claim."""
+    """Metadata of another member that joins without claims."""
     return MemberMetadata(SESSIONED, url, offset)
 
 

@@ -218,7 +218,7 @@ def failures(snapshot: Snapshot) -> dict[str, dict[str, str]]:
 
 
 def _why(work: WorkSnapshot) -> str:
-    """The line of its trace that says what happened."""
+    """The line of its trace with the error."""
     name = work.connector if work.task is None else f"{work.connector}-{work.task}"
     return f"{name}: {masked_text(gist(work.trace))}"
 

@@ -1,7 +1,7 @@
 """The kernel side of a panel: header, timeline, workers and connectors with their actions, wherever its page is.
 
 One thread per panel, the pump, follows the history and sends what changed, at most ten times a second and nothing while
-nothing changes. Calls run on threads of their own, so that a slow one (stopping a worker) holds nothing up. Numbers
+nothing changes. Calls run on separate threads, so that a slow one (stopping a worker) delays nothing. Numbers
 (records, lag) are read once a second at most.
 """
 
@@ -77,7 +77,7 @@ class Panel:
     Args:
         cluster: what it shows and acts on. The panel ends with it.
         send: called from several threads with each message for the pages.
-        keep: called with each snapshot: what a page finds that was not there to hear the messages. Pages that always
+        keep: called with each snapshot: what a page gets that was opened after the messages. Pages that always
             ask for everything first need none.
         read_only: refuse every call.
     """
@@ -162,7 +162,7 @@ class Panel:
             self._update()
             self._take_snapshot(ended=True)
             self._publish({"kind": "ended"})
-        except Exception as error:  # a picture that stands still without a word would be worse
+        except Exception as error:  # a frozen picture without a message would be worse
             log.exception("The panel has failed")
             self._ended.set()
             self._result({"id": None}, "", 0.0, error)
@@ -310,7 +310,7 @@ class Panel:
         return True
 
     def _take_snapshot(self, *, ended: bool = False) -> int:
-        """What a page finds that was not there to hear the messages: opened later, or with the cell out of sight.
+        """What a page gets that has missed messages: opened later, or with the cell out of sight.
 
         Returns its size in bytes.
         """
@@ -369,7 +369,7 @@ class Panel:
         failure: Exception | None = None
         try:
             run()
-        except Exception as error:  # whatever it is, the page must say it
+        except Exception as error:  # the page must show any error
             failure = error
         took_s = time.monotonic() - began_s
         if connector := message.get("connector"):

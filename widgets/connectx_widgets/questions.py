@@ -26,7 +26,7 @@ SERIES = 12
 
 def with_secrets(running: Config, proposed: Config) -> dict[str, str | None]:
     """What a form sends back, with the secrets that it was shown as hidden, also where what stands around them (the
-    host of a URL, say) was changed."""
+    host of a URL, for example) was changed."""
     hidden = masked(running)
     return {key: _with_secrets(running.get(key), hidden.get(key), value) for key, value in proposed.items()}
 

@@ -108,7 +108,7 @@ class AttachedCluster(ConnectCluster):
 
     @property
     def blind_spots(self) -> tuple[str, ...]:
-        """What this history cannot show, in sentences; also what does not answer just now, and since when."""
+        """Sentences about what this history cannot show, and about endpoints that do not answer now, and since when."""
         spots = list(_ALWAYS)
         if self._config is None:
             spots += [
@@ -137,7 +137,7 @@ class AttachedCluster(ConnectCluster):
 
     @property
     def config(self) -> WorkerConfig:
-        """Settings of the clients that look at Kafka: what was given, over Kafka Connect's defaults.
+        """Settings of the clients for Kafka: yours, over Kafka Connect's defaults.
 
         NotSeenError without `bootstrap_servers`. The workers' own settings cannot be seen.
         """
@@ -160,7 +160,7 @@ class AttachedCluster(ConnectCluster):
 
     @property
     def generation(self) -> int | None:
-        """The highest generation that a status has named, counted up at each change of the group that was seen."""
+        """Estimated generation: the highest one in a status record, plus one per observed membership change."""
         return self._picture().generation
 
     def wait_committed(self, name: str, *wanted: Any, **options: Any) -> Event:
@@ -171,7 +171,7 @@ class AttachedCluster(ConnectCluster):
         )
 
     def overview(self) -> dict[str, object]:
-        """The cluster in a few words: url, version, kafka, group, generation, leader, what it is seen by."""
+        """The cluster in a few words: url, version, kafka, group, generation, leader, sources of its history."""
         leader = self.leader
         seen = [POLLING] if self._config is None else [GROUP, "the config and status topics"]
         lost = [] if self._watch is None else list(self._watch.lost)
@@ -190,7 +190,7 @@ class AttachedCluster(ConnectCluster):
         return MovementReader(self._client.impatient(), self._config)
 
     def audit_input(self) -> AuditInput:
-        """What an audit is given of this cluster: its statuses, its group, and the settings that `config` has."""
+        """The input of an audit of this cluster: its statuses, its group, and the settings in `config`."""
         from connectx.verify.audit.gather import AuditInput
         from connectx.verify.audit.inventory import AuditedWorker
 
@@ -285,24 +285,24 @@ def attach(
     poll_s: float = 2.0,
     http: httpx.Client | None = None,
 ) -> AttachedCluster:
-    """Look at a Kafka Connect cluster that runs elsewhere, from now on until `close`: Java's or one of ours.
+    """Observe a cluster that runs elsewhere, until `close`: one of Kafka Connect or of connectx.
 
     Args:
         url: REST address of one of its workers, like "http://host:8083".
         bootstrap_servers: its Kafka. The history then also comes from the group and the internal topics.
         group_id: the workers' `group.id`; by default the group of which the worker at `url` is a member.
-        config: settings of the workers' properties file as far as they are needed: `security.protocol`, `sasl.*` and
+        config: the required settings of the workers' properties file: `security.protocol`, `sasl.*` and
             `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by
-            what is in them). `audit` judges the settings that are given.
+            their content). `audit` inspects these settings.
         spark: your own session, or settings of one as in `Cluster`, for `check` and `compare`; by default a local one
             is started when first needed.
-        poll_s: pause between two looks, seconds.
+        poll_s: pause between two polls, seconds.
         http: connections to use, with your own login, certificates or headers, such as httpx.Client(auth=(user,
             password)); by default those of the system.
 
     Raises:
         WorkersUnreachableError, RestError: there is no worker at `url`.
-        AttachError: which group or which topics belong to it is not clear; name them.
+        AttachError: its group or its topics are ambiguous; name them.
         KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError, TopicMissingError
         ConfigError, ClientSettingError: a setting is wrong.
     """

@@ -42,7 +42,7 @@ _HELD = (State.RUNNING, State.PAUSED, State.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorker:
-    """A worker that is there, as far as that can be seen; `connectors` and `tasks` are what it has to run."""
+    """An observed worker; `connectors` and `tasks` are those assigned to it."""
 
     worker_id: str
     url: str
@@ -53,7 +53,7 @@ class ObservedWorker:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """How things stood at the last look. `group` is None where it is not looked at."""
+    """The state at the last poll. `group` is None if the group is not observed."""
 
     workers: tuple[ObservedWorker, ...] = ()
     group: GroupView | None = None
@@ -62,7 +62,7 @@ class Picture:
 
 @dataclass(slots=True)
 class Observation:
-    """All that is known of a cluster; `observe_` methods return the transitions that follow from an observation.
+    """The observed state of a cluster; `observe_` methods return the transitions that follow from an observation.
 
     Statuses come from `observe_rest` or from `observe_status`, never both.
     """
@@ -110,7 +110,7 @@ class Observation:
     # ------------------------------------------------------------------------------------------------------ REST
 
     def observe_rest(self, shown: Mapping[str, Any], after_ms: int | None) -> Iterator[WorkerTransition]:
-        """What `GET /connectors?expand=status&expand=info` shows; `after_ms`: when it was asked last."""
+        """What `GET /connectors?expand=status&expand=info` shows; `after_ms`: the time of the previous request."""
         seen = Sighting(POLLING, after_ms)
         for connector in sorted(shown):
             info = shown[connector].get("info") or {}

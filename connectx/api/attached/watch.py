@@ -100,7 +100,7 @@ class Watch:
         """Look once, here, and then continue on the watch's own thread.
 
         Raises:
-            ConnectxError: what is to be looked at cannot be seen.
+            ConnectxError: the cluster cannot be observed.
         """
         if self._kafka is None:
             self._poll_rest()

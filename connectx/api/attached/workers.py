@@ -1,4 +1,4 @@
-"""Workers of an attached cluster, as far as they can be observed. They take no faults."""
+"""Workers of an attached cluster, as far as they can be observed. No faults can be injected into them."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class AttachedWorker:
 
 
 class AttachedWorkers:
-    """The workers that are there; iterate, or index by name (host:port) or position.
+    """The observed workers; iterate, or index by name (host:port) or position.
 
     Args:
-        picture: how things stood at the last look.
+        picture: the state at the last poll.
     """
 
     def __init__(self, picture: Callable[[], Picture]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class After:
-    """The verbs of a cluster that break it, each to come `delay_s` seconds after it is called here."""
+    """The fault verbs of a cluster; each takes effect `delay_s` seconds after its call."""
 
     def __init__(self, cluster: DirectFaults, agenda: Agenda, delay_s: float) -> None:
         self._cluster = cluster

@@ -2,7 +2,7 @@
 
 Decides which worker a planned fault hits and what must be undone first so that enough workers stay healthy. The plan
 (`connectx.api.faults.plan`) decides which fault comes when. One thread injects faults from `start` to `stop`. Slow
-verbs (a graceful stop, a newcomer, the broker's start) go to the cluster's agenda, so that faults meet them half done.
+verbs (a graceful stop, a new worker, the broker's start) run on the cluster's agenda, for other faults to hit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ChaosFault(Shown):
     Attributes:
         number: its number in the plan.
         kind: kill, stop, pause, stall, partition, delay, add_worker or broker_kill.
-        worker: whom it hit, None for the broker and while a newcomer has no name.
+        worker: the worker that it hit, None for the broker and while a new worker has no name.
         at_s, until_s: when it came and when it was undone, seconds since the beginning; `until_s` None: never.
         direction: of a partition.
         skipped: why it was left out, empty when it was not.
@@ -75,7 +75,7 @@ class _Undo:
 
 
 def chosen_kinds(kinds: Sequence[str] | None, *, has_gate: bool) -> tuple[str, ...]:
-    """The kinds to use: those asked for, or all that a cluster can be given except the broker's death.
+    """The kinds to use: those asked for, or all that a cluster supports except the broker's death.
 
     Raises:
         ValueError: an unknown kind, or none.
@@ -292,7 +292,7 @@ class Chaos:
         heapq.heappush(self._undos, _Undo(self._now_s() + planned.hold_s, fault.number, fault, action))
 
     def _undo(self, undo: _Undo, *, replace: bool) -> None:
-        """End a fault. Without `replace` no newcomer comes for a worker that is gone: `stop` counts in the end."""
+        """End a fault. Without `replace` no new worker replaces one that has ended: `stop` counts in the end."""
         fault = undo.fault
         if fault.kind in ("kill", "stop") and not replace:
             return
@@ -308,7 +308,7 @@ class Chaos:
             return
         if self._broker_answers():
             self._add_worker()
-        else:  # a newcomer could not read the internal topics
+        else:  # a new worker could not read the internal topics
             again = _Undo(self._now_s() + _AGAIN_S, fault.number, fault, lambda: self._replace(fault))
             heapq.heappush(self._undos, again)
 

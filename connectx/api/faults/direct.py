@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DirectFaults(ABC):
-    """Faults that come immediately, and what scheduled and random faults need of a cluster."""
+    """Faults that come immediately, and the interface for scheduled and random faults."""
 
     workers: Workers
     events: EventLog
@@ -63,7 +63,7 @@ class DirectFaults(ABC):
         self.workers[worker].stall()
 
     def partition(self, worker: str, direction: Direction = "both") -> None:
-        """Cut a worker's connections to Kafka while it runs on, both ways or one. NoGateError without a gate."""
+        """Cut a running worker's connections to Kafka, both ways or one. NoGateError without a gate."""
         self.workers[worker].partition(direction)
 
     def heal(self, worker: str) -> None:
@@ -78,7 +78,7 @@ class DirectFaults(ABC):
             for_s: seconds until they arrive.
 
         Raises:
-            NoGateError: nothing is between the worker and Kafka that could hold them.
+            NoGateError: there is no gate between the worker and Kafka.
         """
         self.workers[worker].delay(requests, for_s=for_s)
 
@@ -110,7 +110,7 @@ class DirectFaults(ABC):
 
         Raises:
             NotEmbeddedError: Kafka is your own.
-            BrokerError, DiskFullError: it did not come back.
+            BrokerError, DiskFullError: it did not start.
         """
         kafka = self._embedded()
         self.events.append(injected("broker_restart"))

@@ -31,7 +31,7 @@ class PlannedFault:
         at_s: when it comes, seconds since the beginning.
         kind: one of KINDS.
         pick: whom it hits, from 0 to below 1: the share of the healthy workers that are passed over.
-        hold_s: seconds until it is undone: resumed, healed, delivered, restarted, or replaced by a newcomer.
+        hold_s: seconds until it is undone: resumed, healed, delivered, restarted, or replaced by a new worker.
         direction: of a partition, None for other kinds.
     """
 

@@ -1,6 +1,6 @@
 """The faults of a cluster as methods: immediate, delayed, or at random.
 
-Decides which faults a cluster can be given: some need its own broker or a gate.
+Decides which faults a cluster supports: some need its own broker or a gate.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from connectx.api.faults.plan import plan
 
 
 class FaultVerbs(DirectFaults):
-    """What `Cluster` is beside a cluster of connectors: something to break."""
+    """The part of `Cluster` that injects faults."""
 
     _agenda: Agenda
 
     def after(self, delay_s: float) -> After:
-        """The same verbs, to come in `delay_s` seconds: `cluster.after(5).kill("worker-1")`.
+        """The same verbs, called after `delay_s` seconds: `cluster.after(5).kill("worker-1")`.
 
-        None waits: each returns a handle with `state`, `result()` and `cancel()`. `close` cancels what has not begun.
+        They return a handle with `state`, `result()` and `cancel()`, without waiting. `close` cancels faults not begun.
         """
         return After(self, self._agenda, delay_s)
 
@@ -36,24 +36,24 @@ class FaultVerbs(DirectFaults):
         hold_s: tuple[float, float] | None = None,
         keep: int = 1,
     ) -> Chaos:
-        """Break the cluster at random within a `with` block, the same way for the same seed.
+        """Inject random faults within a `with` block, the same ones for the same seed.
 
-        On leaving the block everything is healed, and the group has become stable; an error in the block or Ctrl-C
+        At the end of the block all faults are undone, and the group has become stable; an error in the block or Ctrl-C
         ends the faults immediately.
 
         Args:
             seed: decides kinds, times and picks.
             kinds: kill, stop, pause, stall, partition, delay, add_worker, broker_kill; by default all that this
-                cluster can be given except broker_kill.
-            every_s: one fault in each span of so many seconds.
-            for_s: for so many seconds, also when the block is left before; None for as long as the block lasts.
+                cluster supports except broker_kill.
+            every_s: one fault in each interval of this many seconds.
+            for_s: duration in seconds, also when the block ends before; None for as long as the block lasts.
             hold_s: the shortest and longest time until a fault is undone (resumed, healed, delivered, restarted,
-                replaced by a newcomer); by default from a sixth of to twice the worker's session.timeout.ms.
-            keep: so many workers stay healthy at any time.
+                replaced by a new worker); by default from a sixth of to twice the worker's session.timeout.ms.
+            keep: minimum number of healthy workers at any time.
 
         Raises:
-            ValueError: an unknown kind, or a number that makes no sense.
-            NoGateError, NotEmbeddedError: a kind that this cluster cannot be given.
+            ValueError: an unknown kind, or a number out of range.
+            NoGateError, NotEmbeddedError: a kind that this cluster does not support.
         """
         if every_s <= 0 or keep < 1:
             raise ValueError(f"every_s must be above 0 and keep at least 1, not {every_s} and {keep}")

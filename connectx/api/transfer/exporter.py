@@ -1,7 +1,7 @@
 """Export and import: configurations, target states and offsets of a cluster's connectors, in one JSON file and back.
 
 Works through REST alone, on ours and on Kafka Connect (3.5 or later to export offsets, 3.7 or later to import: KIP-875,
-KIP-980). Decides what is a secret, what a connector's target state is, and in which order a connector is put back so
+KIP-980). Decides what is a secret, what a connector's target state is, and in which order a connector is restored so
 that no row is read twice or lost: STOPPED, then its offsets, then its target state. The file (version 1):
 
     {"format": "connectx-export", "version": 1, "exported_at": "2026-11-21T20:00:00Z",
@@ -137,14 +137,14 @@ def export_to(
     stop: bool = False,
     progress: Progress = silent,
 ) -> Backup:
-    """Write configurations, target states and offsets of all connectors to one file; returns what it holds.
+    """Write configurations, target states and offsets of all connectors to one file; returns its content.
 
     Args:
         secrets: write passwords, too. Without it they are `[hidden]` and listed under "masked"; placeholders of config
             providers stay as they are either way.
-        stop: stop the connectors first and leave them stopped, so that the offsets are the last ones, for moving to
+        stop: stop the connectors first and leave them stopped, so that the offsets are final, for a move to
             another cluster; the file has the states from before. If the export fails, or is interrupted,
-            they are put back.
+            they are restored.
         progress: called for each connector.
 
     Raises:
@@ -239,13 +239,13 @@ def wait_stopped(client: RestClient, connector: str) -> None:
         if time.monotonic() >= deadline_s:
             raise WaitTimeoutError(
                 f"Connector {connector} did not stop within {_SETTLE_S:g} s.",
-                next_step="See its status; a worker that is gone gives its work up after its session timeout.",
+                next_step="See its status; a dead worker's work is released after its session timeout.",
             )
         time.sleep(_LOOK_S)
 
 
 def wait_quiet(client: RestClient, connector: str) -> None:
-    """Until the offsets of a stopped connector stand still: its tasks may still be committing when it is STOPPED."""
+    """Wait until the offsets of a connector no longer change: its tasks may still commit when it is STOPPED."""
     with suppress(RestError):  # who cannot be read cannot be waited for
         before = client.offsets(connector)
         deadline_s = time.monotonic() + _SETTLE_S

@@ -1,6 +1,6 @@
 """Restores an exported file: connectors with their configurations, offsets and target states.
 
-Decides what is refused before anything is changed, and what is left to do for an import that was interrupted. Each
+Decides what is refused before anything is changed, and what remains to do after an interrupted import. Each
 connector is STOPPED while its offsets are set, so that no task starts from the wrong offset. Works through REST alone.
 """
 
@@ -71,9 +71,9 @@ class ImportReport(Sequence[Imported]):
 
     @property
     def failed(self) -> Listed[Imported]:
-        """Those that are not as the file says."""
+        """Connectors that differ from the file."""
         return Listed(
-            [one for one in self._connectors if one.error is not None], "connectors that are not as the file says"
+            [one for one in self._connectors if one.error is not None], "connectors that differ from the file"
         )
 
     def __getitem__(self, index: Any) -> Any:
@@ -106,14 +106,14 @@ def import_from(
     Args:
         secrets: values of masked keys, `{connector: {key: value}}`; without one counts what was written into the file
             in the place of `[hidden]`, then what an existing connector has.
-        overwrite: also change connectors that run: they are stopped, and go back to the offsets of the file.
+        overwrite: also change connectors that run: they are stopped, and continue from the offsets of the file.
         progress: called for each connector.
 
     Raises:
         BackupFileError: the file cannot be used.
         ImportRefusedError: masked secrets are missing, connectors run with another configuration, or the workers are
             too old; nothing was changed.
-        ImportIncompleteError: some connectors could not be put back and were left STOPPED; has the `report`.
+        ImportIncompleteError: some connectors could not be restored and are STOPPED; has the `report`.
         WorkersUnreachableError, RestError: as with every request.
     """
     backup = Backup.read(path)
@@ -175,7 +175,7 @@ def _put_back(client: RestClient, connector: Exported, config: Config, existing:
     except ConnectxError as error:
         why = "; ".join(error.problems) if isinstance(error, ConfigRejectedError) else error.message
         return Imported(name, tuple(did), why)
-    return Imported(name, tuple(did) or ("nothing: it was as the file says",))
+    return Imported(name, tuple(did) or ("nothing: it was as in the file",))
 
 
 def _put_offsets(client: RestClient, connector: str, wanted: Offsets) -> int:
@@ -189,7 +189,7 @@ def _put_offsets(client: RestClient, connector: str, wanted: Offsets) -> int:
             client.alter_offsets(connector, changes)
             break
         except RestError as error:
-            # What Kafka Connect says while a sink's tasks have not left their consumer group yet.
+            # Kafka Connect's answer while a sink's tasks have not left their consumer group yet.
             if "safely retried" not in error.message or time.monotonic() >= deadline_s:
                 raise
         time.sleep(_LOOK_S)

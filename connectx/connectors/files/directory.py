@@ -172,7 +172,7 @@ class DirectorySource(SourceConnector):
             """Rows of the file that was begun, or of the oldest one that was not.
 
             Raises:
-                SourceDirectoryMissingError, SourceFileUnreadableError, SourceFileShrunkError: as they say.
+                SourceDirectoryMissingError, SourceFileUnreadableError, SourceFileShrunkError: see their docstrings.
                 SourceFileColumnError, SourceFileValueError: a file does not fit the schema.
             """
             begun = self._open.path if self._open else None
@@ -222,7 +222,7 @@ class DirectorySource(SourceConnector):
         # ------------------------------------------------------------------------------------------------- rows
 
         def _slice(self, spark: SparkSession, path: str, position: int) -> Slice:
-            """The next rows; the last slice of a file says so. That of a file without rows is empty."""
+            """The next rows; the last slice of a file is marked. For a file without rows it is empty."""
             if self._open is None or (self._open.path, self._open.position) != (path, position):
                 self._open = _OpenFile(path, position, _from(self._file_reader(spark).tables(path), position))
             rows = self._open.take()

@@ -35,7 +35,7 @@ def opened(path: str) -> io.FileIO:
     """A file, opened for reading.
 
     Raises:
-        SourceFileMissingError, SourceFileUnreadableError: as they say.
+        SourceFileMissingError, SourceFileUnreadableError: see their docstrings.
     """
     try:
         return open(path, "rb", buffering=0)
@@ -98,7 +98,7 @@ class SourceFile:
         """Size now.
 
         Raises:
-            SourceFileMissingError, SourceFileUnreadableError: as they say.
+            SourceFileMissingError, SourceFileUnreadableError: see their docstrings.
             SourceFileShrunkError: the file ends before `position`.
         """
         try:
@@ -189,7 +189,7 @@ class SourceFile:
         return number
 
     def wait(self, sleep: Callable[[int], bool]) -> None:
-        """Return when the file changed its size since the last look, or `sleep(ms)` said True, or after a while.
+        """Return when the file changed its size since the last poll, or `sleep(ms)` returned True, or after a while.
 
         The first look is after 10 ms and later ones come slower, up to 50 ms apart, while nothing happens.
         """

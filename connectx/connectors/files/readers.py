@@ -216,7 +216,7 @@ def _text(file: Readable, name: str) -> io.TextIOWrapper:
 
 
 def _stream(file: Readable, name: str) -> pa.NativeFile:
-    """Bytes of a file, decompressed as its name says."""
+    """Bytes of a file, decompressed by the ending of its name."""
     return pa.input_stream(file, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
 
 

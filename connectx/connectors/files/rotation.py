@@ -207,7 +207,7 @@ class RotatedFile:
             place = Place.of(lines.offset)
 
     def wait(self, sleep: Callable[[int], bool]) -> None:
-        """Return when there may be more lines, `sleep(ms)` said True, or after a while."""
+        """Return when there may be more lines, `sleep(ms)` returned True, or after a while."""
         if self._in_rotated:
             sleep(_PAUSE_MS)
         else:

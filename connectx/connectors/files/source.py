@@ -134,7 +134,7 @@ class FileSource(SourceConnector):
             """Rows of the next complete lines.
 
             Raises:
-                SourceFileMissingError, SourceFileUnreadableError, SourceFileShrunkError: as they say.
+                SourceFileMissingError, SourceFileUnreadableError, SourceFileShrunkError: see their docstrings.
                 SourceRotationError: where to continue after a rotation cannot be decided.
                 ConfigError: the schema cannot be read or inferred, or has no such key field.
             """

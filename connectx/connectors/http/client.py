@@ -58,7 +58,7 @@ class HttpTarget:
         """Send one request and wait for its response.
 
         Raises:
-            HttpUnavailableError: send it again later; `retry_after_ms` if the target has said when.
+            HttpUnavailableError: send it again later; `retry_after_ms` if the target has named a time.
             RequestRefusedError: the target refuses these records.
             HttpLoginError: the token service gives no token.
             HttpError: the target does not accept any request like this.
@@ -106,7 +106,7 @@ class HttpTarget:
             raise HttpUnavailableError(f"{settings.place} cannot be reached: {reason}.") from error
 
     def _retry_after_ms(self, response: httpx.Response) -> int:
-        """What the header says, as seconds or as a date; an hour at most, 0 without a readable one (RFC 9110)."""
+        """The pause in the header, in seconds or as a date; an hour at most, 0 without a readable one (RFC 9110)."""
         text = response.headers.get("Retry-After", "").strip()
         if text.isascii() and text.isdecimal():
             after_ms = int(text[:9]) * 1000

@@ -66,7 +66,7 @@ class Page:
         self._rows = more if not self._rows else pa.concat_tables([self._rows, more])
 
     def _end(self) -> int:
-        """How many of the rows at hand are the next slice; 0: more have to be read, or there are none."""
+        """How many of the rows read so far are the next slice; 0: more must be read, or there are none."""
         rows = self._rows
         if rows is None or rows.num_rows == 0:
             return 0

@@ -14,7 +14,7 @@ from connectx.connectors.postgres.types import arrow_type, created_type
 from connectx.errors import RowRefusedError
 
 _LONGEST_PENALTY_BATCHES: Final = 64
-# Families that a column takes besides its own.
+# Other families that a column accepts.
 _ALSO: Final = {
     "numeric": ("number",),
     "timestamp without time zone": ("date",),

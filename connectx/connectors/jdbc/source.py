@@ -369,7 +369,7 @@ class _Reading:
         until: Position | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Rows after a position; the tracked values are columns besides."""
+        """Rows after a position; the tracked values are additional columns."""
         added = self.criteria.added
         names = [*((field.name, field.sql) for field in self.fields), *added]
         selected = ", ".join(f"{sql} AS {database.quote(name)}" for name, sql in names)

@@ -1,6 +1,6 @@
 """SQLite, read by Python's sqlite3 module: types of columns, and errors.
 
-SQLite's columns take any value: the declared type says which Arrow type they get. Timestamps are texts in ISO 8601, or
+SQLite's columns take any value: the declared type decides their Arrow type. Timestamps are texts in ISO 8601, or
 milliseconds since 1970 as SQLite's JDBC driver writes them; they are compared in milliseconds.
 """
 
@@ -161,7 +161,7 @@ class SqliteDatabase(Database):
 
 
 def declared_type(declared: str, numeric_mapping: str) -> pa.DataType | None:
-    """SQLite's rules of affinity (datatype3.html), with Boolean, dates and times besides; None: as values are."""
+    """SQLite's rules of affinity (datatype3.html), and Boolean, dates and times; None: as values are."""
     kind = declared.upper()
     if "BOOL" in kind:
         return pa.bool_()

@@ -45,7 +45,7 @@ class TargetColumn:
         type: the database's name of its type.
         arrow: type in which values are sent; None: as they are.
         is_cast: values are sent as text, and the database casts them.
-        also: families of types that it takes besides that of `arrow`.
+        also: other families of types that it accepts than that of `arrow`.
         in_key: it is part of the primary key.
     """
 

@@ -17,7 +17,7 @@ from connectx.connectors.lake.columns import VALUE, columns_of, fitted
 from connectx.errors import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"
-"""Column of changes that says whether the row is to go; no column of a table."""
+"""Column of changes that marks rows to delete; no column of a table."""
 
 _WRITES: Final = ("c", "u", "r")
 _TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled is false"

@@ -22,7 +22,7 @@ STAGED: Final = "connectx-"
 
 @dataclass(frozen=True, slots=True)
 class StagingPlan:
-    """What executors need to know of a table: its columns, and where its files go."""
+    """Description of a table for executors: its columns, and the place of its files."""
 
     schema: pa.Schema
     place: Any

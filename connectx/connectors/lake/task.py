@@ -289,7 +289,7 @@ class LakeTask(SinkTask):
         return found
 
     def put(self, batch: SinkBatch) -> None:
-        """Take rows; commit first if those at hand are as many as a commit is to have.
+        """Take rows; first commit if enough rows for a commit are in memory.
 
         Raises:
             CommitRefusedError: a table holds other offsets, or the batch does not start where the last one ended.
@@ -312,7 +312,7 @@ class LakeTask(SinkTask):
         self._take(batch)
 
     def flush(self) -> None:
-        """Commit what is at hand; when that fails, it is dropped and comes again.
+        """Commit the rows in memory; after a failure they are dropped and read again.
 
         Raises:
             CommitRefusedError: a table holds other offsets: another task wrote there.
@@ -487,7 +487,7 @@ class LakeTask(SinkTask):
         return columns_of(rows["value"]), places
 
     def _schemas(self, known: pa.Schema | None, found: pa.Schema, table: LakeTable) -> tuple[pa.Schema, pa.Schema]:
-        """Columns of the table, and those of the rows at hand, which may be changes."""
+        """Columns of the table, and those of the rows in memory, which may be changes."""
         evolve, upserts = self._lake.evolve, self._lake.upserts
         if upserts is None:
             schema = evolved(known, found, table.name, evolve=evolve)
@@ -515,7 +515,7 @@ class LakeTask(SinkTask):
     # ---------------------------------------------------------------------------------------------------- commit
 
     def _commit(self) -> None:
-        """Commit table by table. A refusal drops all rows at hand, and names where each partition continues."""
+        """Commit table by table. A refusal drops all rows in memory, and names where each partition continues."""
         for name, pending in list(self._pending.items()):
             if not pending.rows:
                 continue  # its offsets go with the next rows

@@ -25,7 +25,7 @@ _BUILT_IN: Final = {
 def client_config(config: Mapping[str, str | None], prefixes: Sequence[str], client_id: str) -> ClientConfig:
     """Settings of a client from a connector's keys with these prefixes, later over earlier.
 
-    Records that are not committed in the source are left out, unless source.consumer.isolation.level says otherwise.
+    Records that are not committed in the source are left out, unless source.consumer.isolation.level includes them.
 
     Raises:
         ClientSettingError: a value that no client takes.

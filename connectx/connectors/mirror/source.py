@@ -238,7 +238,7 @@ class MirrorSource(SourceConnector):
                 return admin.start_offsets(partitions)
 
         def _skip(self, error: OffsetOutOfRangeError) -> None:
-            """Continue after the records that are gone, if that is what the user wants."""
+            """Continue after the removed records, if the configuration allows it."""
             at = _named(error.partition)
             lost = self.context.offset(self._place(at)) is not None
             if lost and self._values["source.consumer.auto.offset.reset"] is None:

@@ -133,7 +133,7 @@ class TableReader:
         Raises:
             TableRewrittenError: commits or files do not exist any more.
             TableChangedError: a commit has changed rows.
-            LakeError, LakeUnavailableError: as they say.
+            LakeError, LakeUnavailableError: see their docstrings.
         """
         place = self._place(offset)
         if place is not None:

@@ -134,7 +134,7 @@ class IncrementalCooperativeAssignor:
         Args:
             memory: of this leader's last round.
             configured: all connectors of the snapshot and the tasks of those whose task configs are consistent.
-            claims: member id to what the member says that it runs, in the order in which it says so.
+            claims: member id to what the member reports that it runs, in the order of its report.
             last_completed_generation: of the group as this leader saw it; another one than that of the last round
                 means that the last round never took effect.
             generation: of this round.

@@ -171,9 +171,9 @@ class Leadership:
         self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
 
     def on_reclaim_timer(self, *, is_member: bool) -> None:
-        """Try to claim again, once the group has said that this worker is a member: a zombie would fence the leader.
+        """Try to claim again, once the group has confirmed this member: a zombie would fence the leader.
 
-        Kafka Connect goes by what it last heard of the group.
+        Kafka Connect uses the group's last answer.
         """
         if self.writer.claim is not Claim.PENDING or self.claim_request is not None:
             return

@@ -149,7 +149,7 @@ class Membership:
 
     @property
     def is_confirmed(self) -> bool:
-        """True when the group was not asked since it last said that this is a member."""
+        """True if the group has not been asked since it last confirmed this membership."""
         return self.state is not MembershipState.FINDING and self.heartbeat_request_id is None
 
     def awaits(self, stimulus: GroupStimulus | TimerFired) -> bool:

@@ -117,7 +117,7 @@ class Rebalance:
         self.context.group.settled = False
         self.leadership.forget_owners()
         if self.context.phase is not WorkerPhase.RUNNING:
-            return  # it leaves the group soon, and wants nothing
+            return  # it leaves the group soon, and needs no work
         if self.started_ms is None:
             self.started_ms = self.context.now_ms
             self.context.record(payloads.RebalanceStarted(), why=signal.reason)

@@ -332,7 +332,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What Kafka says to one batch; `record_errors` names records by their index in the batch (KIP-467)."""
+    """Kafka's answer to one batch; `record_errors` names records by their index in the batch (KIP-467)."""
 
     error: str | None = None
     message: str | None = None

@@ -51,7 +51,7 @@ _LoopAnswer = (
 
 
 class Phase(StrEnum):
-    """Where the loop is. Each line says what comes next."""
+    """Where the loop is. Each line names the next phases."""
 
     NEW = "new"  # Begin: STARTING, or WAITING when paused
     WAITING = "waiting"  # paused before the plugin started; resumed: STARTING
@@ -77,7 +77,7 @@ class SinkTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
     `batches` wait to be put, one topic each, the first is the next. A limit of the target delays it to `put_at_ms`.
-    `held` says that partitions are paused at the consumer, `giving_up` names partitions that a last commit is made for.
+    `held`: partitions are paused at the consumer, `giving_up` names partitions that a last commit is made for.
     """
 
     settings: SinkTaskSettings
@@ -229,7 +229,7 @@ class SinkTaskCore:
                 self._on_refused(answer, step)
 
     def _on_put_failed(self, failed: m.PutFailed, now_ms: int) -> None:
-        """Put again after growing pauses, or when the plugin says so, as long as errors.retry.timeout allows."""
+        """Put again after growing pauses, or when the plugin asks for it, as long as errors.retry.timeout allows."""
         batch, settings = self.batches[0], self.settings
         backoff_ms = min(settings.retry_backoff_ms * 2 ** min(batch.attempts, 20), settings.retry_backoff_max_ms)
         batch.attempts += 1

@@ -261,7 +261,7 @@ class SinkStarted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAssigned:
-    """The group gave partitions to this member; `positions` are the group's offsets, or where its reset policy says."""
+    """The group gave partitions to this member; `positions` are the group's offsets, or those of its reset policy."""
 
     positions: Offsets
 
@@ -374,9 +374,9 @@ class PutDone:
 
 @dataclass(frozen=True, slots=True)
 class PutFailed:
-    """The plugin did not take the batch; `retriable` says that it may take the same batch later.
+    """The plugin did not take the batch; `retriable` means that it may accept the same batch later.
 
-    `retry_in_ms` is when, if the plugin has said so.
+    `retry_in_ms` is when, if the plugin has set it.
     """
 
     epoch: int
@@ -423,7 +423,7 @@ class OffsetsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Answer to CommitOffsets; `not_owner` when the group says that this member no longer belongs to it."""
+    """Answer to CommitOffsets; `not_owner` when this member no longer belongs to the group."""
 
     sequence: int
     error: str

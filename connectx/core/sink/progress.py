@@ -16,16 +16,16 @@ from connectx.model.ids import TaskId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SinkTaskSettings:
-    """What the loop needs to know of the task's configuration; times in milliseconds.
+    """The part of the task's configuration that the loop uses; times in milliseconds.
 
-    `exactly_once` says that a put commits rows and offsets to the target. A target that takes them in a flush is not
+    `exactly_once` means that a put commits rows and offsets to the target. A target that takes them in a flush is not
     that: its offsets rule all the same, where a partition is opened and when it refuses a put.
 
     `retry_timeout_ms` is how long a put is tried again (0 and -1: until it succeeds). `max_rows_per_s` and
     `max_bytes_per_s` limit puts on average (None: no limit). `lag_alarm_records` is the lag that is an alarm when it
     lasts `lag_alarm_ms` (None: never).
 
-    `lanes` says when executors work in place of the worker, `bulk_obstacle` why they never can (None: they can).
+    `lanes` decides when executors work in place of the worker, `bulk_obstacle` is why they never can (None: they can).
     `bulk_core_bytes` is the size of a job's records for each core.
     """
 
@@ -50,7 +50,7 @@ class SinkTaskSettings:
 
 @dataclass(slots=True)
 class Batch:
-    """Records of one topic at hand. `ranges` start at the position, so there are no gaps after what was put.
+    """Fetched records of one topic. `ranges` start at the position, so there are no gaps after what was put.
 
     `number` is that of the Fetched which brought them, `since_ms` when the first put of them failed. `token` is that of
     the job that staged them, None when the worker has them.

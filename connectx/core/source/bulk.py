@@ -94,7 +94,7 @@ class BulkLane:
         self.failures = 0
         took_ms = max(1, now_ms - self.began_ms)
         fitting = min(2 * job.size_bytes, job.size_bytes * _WANTED_MS // took_ms)
-        if job.size_bytes >= self.slice_bytes // 2:  # of a small one most of the time was the start of its job
+        if job.size_bytes >= self.slice_bytes // 2:  # a small one spends most of its time on the start of its job
             self.slice_bytes = min(_MOST_BYTES, max(_LEAST_BYTES, fitting))
         return job
 

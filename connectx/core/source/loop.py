@@ -6,7 +6,7 @@ Mirrors Kafka Connect's AbstractWorkerSourceTask, WorkerSourceTask (at-least-onc
 
 Exactly-once: records and the source offset after them are one transaction. Dropped records commit nothing: their
 offset rides with the next transaction that has a record. What the task itself asks to abort is dropped, and its offsets
-are committed in a transaction of their own, so that it is not read again. At-least-once: offsets are committed after
+are committed in a separate transaction, so that it is not read again. At-least-once: offsets are committed after
 everything that was sent before them is acknowledged. A position moves only when its slice was handed to the producer.
 """
 
@@ -53,7 +53,7 @@ _LoopAnswer = (
 
 
 class Phase(StrEnum):
-    """Where the loop is. Each line says what comes next; a failure leads to FAILING, but for a last one."""
+    """Where the loop is. Each line names the next phases; a failure leads to FAILING, but for a last one."""
 
     NEW = "new"  # Begin: STARTING, or WAITING when paused
     STARTING = "starting"  # the plugin starts and offsets are read: WORKING
@@ -237,7 +237,7 @@ class SourceTaskCore:
         self._proceed(step, now_ms)
 
     def _proceed(self, step: msg.SourceStep, now_ms: int) -> None:
-        """Send the next part of the slice at hand that has records; after the last part the loop continues."""
+        """Send the next part of the current slice that has records; after the last part the loop continues."""
         while (polled := self.slice_at_hand) is not None:
             part = self._parts_left()[0]
             if part.records == 0 and not polled.commits_offset:
@@ -257,7 +257,7 @@ class SourceTaskCore:
         self._go_on(step, now_ms)
 
     def _parts_left(self) -> tuple[SlicePart, ...]:
-        """The parts of the slice at hand that are not sent yet."""
+        """The parts of the current slice that are not sent yet."""
         if (polled := self.slice_at_hand) is None:
             return ()
         return (polled.parts or (SlicePart(polled.records, polled.offset),))[self.part :]
@@ -296,8 +296,8 @@ class SourceTaskCore:
 
     def _on_sent(self, slice_number: int, refused: int, step: msg.SourceStep, now_ms: int) -> None:
         polled = self.slice_at_hand
-        assert polled is not None, "only a slice at hand is sent"
-        assert polled.slice_number == slice_number, f"slice {polled.slice_number} is at hand, not {slice_number}"
+        assert polled is not None, "only a current slice is sent"
+        assert polled.slice_number == slice_number, f"slice {polled.slice_number} is current, not {slice_number}"
         part = self._parts_left()[0]
         self._report_refused(refused, step)
         self.progress.sent(polled.partition, part.offset, part.records)
@@ -429,7 +429,7 @@ class SourceTaskCore:
         return self.stop_requested or self.pause_requested
 
     def _due_ms(self) -> int | None:
-        """When pending offsets are to be committed; None when nothing is pending, or when only the task says so."""
+        """When pending offsets are to be committed; None when nothing is pending, or when only the task decides."""
         settings = self.settings
         by_task = settings.exactly_once and settings.boundary is TransactionBoundary.CONNECTOR
         if not self.progress.pending or (by_task and (self.stop_requested or not self.pause_requested)):

@@ -123,7 +123,7 @@ class RunBulk:
 
 @dataclass(frozen=True, slots=True)
 class ConvertAgain:
-    """Convert the slice at hand again, with `give_up` without what still fails. Answered by Polled or ConvertFailed."""
+    """Convert the current slice again, with `give_up` without what still fails. Answered by Polled or ConvertFailed."""
 
     give_up: bool = False
 
@@ -438,7 +438,7 @@ class CommitUndecided:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAborted:
-    """Answer to AbortTransaction; `error` says why the abort could not be confirmed."""
+    """Answer to AbortTransaction; `error` is why the abort could not be confirmed."""
 
     error: str | None = None
 
@@ -469,12 +469,12 @@ class EffectFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Stop gracefully: finish the slice at hand, commit, end."""
+    """Stop gracefully: finish the current slice, commit, end."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseRequested:
-    """Finish the slice at hand, commit, wait."""
+    """Finish the current slice, commit, wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _FIRST_DELAY_MS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class SourceTaskSettings:
-    """What the loop needs to know of the task's configuration; times in milliseconds.
+    """The part of the task's configuration that the loop uses; times in milliseconds.
 
     `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has a separate
     one. `tolerate_all`, `retry_timeout_ms` (-1: forever) and `retry_delay_max_ms` are `errors.*`. `lanes` is None for

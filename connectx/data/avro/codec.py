@@ -108,7 +108,7 @@ class AvroCodec:
                 read: Any = fastavro.schemaless_reader(io.BytesIO(body), schema, None, return_named_type=True)
                 found.append(_plain(read[_FIELD], self._avro))
         except (EOFError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
-            raise ConversionError(f"The record does not hold what its Avro schema says: {_reason(error)}.") from error
+            raise ConversionError(f"The record does not match its Avro schema: {_reason(error)}.") from error
         return pa.array(found, kind)
 
     def _written_singly(self, encoded: pa.Array) -> pa.Array:
@@ -140,7 +140,7 @@ def _guarded(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except ValueError as error:
-        raise ConversionError(f"The record does not hold what its Avro schema says: {_reason(error)}.") from error
+        raise ConversionError(f"The record does not match its Avro schema: {_reason(error)}.") from error
     except BaseException as error:
         if type(error).__name__ != _PANIC:
             raise

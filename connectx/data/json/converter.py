@@ -34,7 +34,7 @@ from connectx.model.validators import one_of
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """What a record's schema means: `kind` is None where it is null, `error` says why it cannot be read."""
+    """What a record's schema means: `kind` is None if it is null, `error` is the reason if it cannot be read."""
 
     kind: pa.DataType | None
     required: bool = False

@@ -44,7 +44,7 @@ _EXACT: Final = Context(prec=400)
 
 
 class RefusedDocumentError(ValueError):
-    """A document is not what was expected; its text says why."""
+    """A document does not have the expected form; the text has the reason."""
 
 
 def _refuse(constant: str) -> None:

@@ -114,7 +114,7 @@ class _Types:
         return JsonType("union", parts=parts, names=names, optional=optional)
 
     def _all_of(self, node: Node) -> JsonType:
-        """Objects are merged; of other schemas the one that says most of the type counts."""
+        """Objects are merged; of other schemas the one with the most keywords of its type counts."""
         properties: dict[str, tuple[Node, bool]] = {}
         _collect(node, properties, [])
         if properties:
@@ -148,7 +148,7 @@ class _Types:
 
     def _array(self, node: Node) -> JsonType:
         if node.items is None:
-            raise ConversionError("A JSON Schema of an array does not say what its items are.")
+            raise ConversionError("A JSON Schema of an array does not define its items.")
         if node.keywords.get("connect.type") == "map" and node.items.kind == "object":
             entry = node.items.properties
             if entry.keys() == {"key", "value"}:

@@ -149,7 +149,7 @@ class _Message:
 
     def _refused(self, error: BaseException) -> ConversionError:
         reason = str(error).rstrip(".") or type(error).__name__
-        return ConversionError(f"The record does not hold what its Protobuf schema says: {reason}.")
+        return ConversionError(f"The record does not match its Protobuf schema: {reason}.")
 
 
 def indexes_of(body: bytes) -> tuple[tuple[int, ...] | None, bytes]:

@@ -188,7 +188,7 @@ class RegistryClient:
         return RegistryUnavailableError(self._url, self._setting, why)
 
     def _masked(self, text: str) -> str:
-        """What a registry or a client said, short and without a login in a URL."""
+        """The message of a registry or a client, short and without a login in a URL."""
         return re.sub(r"//[^/@\s]+@", "//", text)[:_TOO_LONG].rstrip(". ")
 
 

@@ -40,10 +40,10 @@ class Transform(Shown):
         self.configure()
 
     def configure(self) -> None:
-        """Check and prepare what `settings` holds; raise ConfigError for errors that the keys alone do not show."""
+        """Check and prepare `settings`; raise ConfigError for errors that the keys alone do not show."""
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """The records changed; rows left out are dropped records. Columns that it does not know have to stay.
+        """Return the changed records; missing rows are dropped records. Keep columns that you do not use.
 
         An exception is the failure of a record: the rows at fault are found by trying smaller tables.
         """
@@ -54,7 +54,7 @@ class Transform(Shown):
 
 
 class Predicate(Shown):
-    """Base of predicates: which records a transformation is for.
+    """Base of predicates, which select the records of a transformation.
 
     Args:
         settings: the predicate's keys without prefix, as text.

@@ -24,7 +24,7 @@ ROW = "connectx_row"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transformation with its alias, and the predicate (with its own) that says for which records (None: all)."""
+    """One transformation with its alias, and the predicate (with its own) that selects records (None: all)."""
 
     alias: str
     transform: Transform

@@ -28,7 +28,7 @@ _RECORDS = pa.schema({"key": pa.binary(), "value": pa.binary()})  # making a tab
 class Encoded:
     """Records as `encode` gives them; of `rows` that came in, `filtered` were dropped on purpose and others failed.
 
-    `unwritable` says by row why a converter does not take it.
+    `unwritable` has, by row, why a converter refuses it.
     """
 
     records: pa.Table

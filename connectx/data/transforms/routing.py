@@ -30,7 +30,7 @@ _GROUP: Final = re.compile(r"\\(.)|\$(\d+)|\$\{(\w+)\}|([\\$])")
 
 
 class Filter(Transform):
-    """Drops every record that it is applied to; its predicate says which."""
+    """Drops every record that it is applied to; its predicate selects them."""
 
     reads = ()
 

@@ -23,7 +23,7 @@ class _Connector:
 
 
 class ConfiguredFold:
-    """Takes events one by one, in order, and knows what is configured."""
+    """Consumes events one by one, in order, and keeps what is configured."""
 
     def __init__(self) -> None:
         self._connectors: dict[str, _Connector] = {}

@@ -75,7 +75,7 @@ def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
 
 
 class RebalanceFold:
-    """Takes events one by one, in order, and knows the rounds that they show.
+    """Consumes events one by one, in order, and keeps the rounds that they show.
 
     Args:
         kept: about so many rounds are kept, the newest; None: all.

@@ -1,7 +1,7 @@
 """Runs of tasks and connectors on workers, with times and states: the base of all other views. Pure.
 
 A *run* is one instance of a task (or of a connector) on one worker. It begins with its first start-up step or state and
-ends when its worker says so. It is a *zombie* while it may still act although its work is no longer its own: its
+ends when its worker reports it. It is a *zombie* while it may still act although its work is no longer its own: its
 worker was killed, was left out of a newer generation or lost its membership, it was cancelled, or another worker began
 the same work. A zombie's run ends when its thread ends (TASK_ENDED), when its producer is fenced, or when its worker
 takes the task back; without any of these it stays open, because nothing shows that it ended.
@@ -49,7 +49,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A span of one state; `end_ms` None: it still lasts. `cause` says what led to it, where the history shows that."""
+    """A span of one state; `end_ms` None: it still lasts. `cause` is its cause, if the history shows one."""
 
     state: RunState
     start_ms: int
@@ -199,7 +199,7 @@ class _Draft:
 
 
 class RunFold:
-    """Takes events one by one, in order, and knows the runs that they show.
+    """Consumes events one by one, in order, and keeps the runs that they show.
 
     Args:
         kept: about so many runs are kept, the newest, besides those that continue and the last of each work; None: all.
@@ -325,7 +325,7 @@ class RunFold:
         elif draft.open and run_state is RunState.FAILED:
             draft.end(event.time_ms)  # a zombie that failed
         elif run_state is RunState.FAILED and draft.state is not RunState.ZOMBIE:
-            draft.enter(run_state, event)  # its thread ended first, then its worker says why
+            draft.enter(run_state, event)  # its thread ended first, then its worker reports why
         draft.learn_epoch(event)
 
     def _ended(self, event: Event) -> None:

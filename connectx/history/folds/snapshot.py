@@ -81,7 +81,7 @@ def snapshot(events: Iterable[Event]) -> Snapshot:
 
 
 class SnapshotFold:
-    """Takes events one by one, in order, and knows how things stand.
+    """Consumes events one by one, in order, and keeps the latest state.
 
     What is not configured any more is left out: deleted connectors, and tasks beyond a reduced number.
 

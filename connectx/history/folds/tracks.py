@@ -10,7 +10,7 @@ from connectx.history.folds.rates import Counts, LagSample, Series, lags, throug
 from connectx.views import Form, Shown
 
 MOST = 7
-"""Connectors with a line of their own, those with the highest peaks; the others are one line together."""
+"""Connectors with a separate line, those with the highest peaks; the others share one line."""
 
 _SENT = 300
 Points = tuple[tuple[int, float | None], ...]

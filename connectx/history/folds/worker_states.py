@@ -103,7 +103,7 @@ def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
 
 
 class WorkerStateFold:
-    """Takes events one by one, in order, and knows how every worker stands."""
+    """Consumes events one by one, in order, and keeps the state of every worker."""
 
     def __init__(self) -> None:
         self._standings: dict[str, Standing] = {}

@@ -69,7 +69,7 @@ class TimelineFigure(go.Figure):  # type: ignore[misc]  # plotly has no types
 def timeline_figure(
     events: Iterable[Event], *, since: int = 0, now_ms: int | None = None, samples: Samples | None = None
 ) -> TimelineFigure:
-    """Tasks over workers: x is time (UTC), one row per worker, hover says what the SVG's titles say.
+    """Tasks over workers: x is time (UTC), one row per worker, hover shows the titles of the SVG.
 
     The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins after event `since` and
     ends at `now_ms`, by default at the last event. Throughput and lag out of `samples` are below, on the same axis.

@@ -17,7 +17,7 @@ _SHOWN = 10
 
 
 def to_pandas(events: Sequence[Event]) -> pd.DataFrame:
-    """One row per event; columns and types as `EventLog.to_pandas` says."""
+    """One row per event; columns and types as in `EventLog.to_pandas`."""
     require("A data frame of events", "notebook", "pandas")
     import pandas as pd
 
@@ -57,7 +57,7 @@ def subject(event: Event) -> str:
 
 
 def to_html(events: Sequence[Event]) -> str:
-    """The newest events as a card, which says how many there are and how many were dropped."""
+    """The newest events as a card, with the number of all events and of dropped ones."""
     if not events:
         return Form("EventLog", {"": "The history is empty: nothing has happened yet."}).html
     dropped, shown = events[0].seq - 1, events[-_SHOWN:]

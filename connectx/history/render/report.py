@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was measured and whether it is as it should be; `sentence` says it in words."""
+    """A measured result and whether it is as expected; `sentence` is its text."""
 
     is_good: bool
     sentence: str

@@ -130,7 +130,7 @@ def _tag(name: str, body: str, **attributes: object) -> str:
 
 
 def _group(title: str, body: str, **data: object) -> str:
-    """Shapes with the sentence that they say on hover."""
+    """Shapes with the sentence that they show on hover."""
     return _tag("g", _tag("title", escape(title)) + body, **data)
 
 

@@ -26,7 +26,7 @@ from connectx.views import masked_text
 
 
 class MarkKind(StrEnum):
-    """Moments that get a sign of their own."""
+    """Moments that get a separate sign."""
 
     FAULT = "fault"
     FENCED = "fenced"
@@ -406,7 +406,7 @@ def _with_outcome(mark: Mark, outcomes: Mapping[int, str]) -> Mark:
 
 
 def _merged(marks: Iterable[Mark], together_ms: int) -> Iterator[Mark]:
-    """Marks of one task in quick succession as one, with each sentence once; faults are always marks of their own."""
+    """Marks of one task in quick succession as one, with each sentence once; faults are always separate marks."""
     groups: list[list[Mark]] = []
     latest: dict[str | None, list[Mark]] = {}
     for mark in marks:

@@ -1,6 +1,6 @@
 """Stories: one sentence for each cause with its consequences, in the order they began. Pure.
 
-A sentence says only what the events show; a part whose event is missing is left out, never guessed.
+A sentence has only what the events show; a part whose event is missing is left out, never guessed.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _broker_deaths(events: Sequence[Event]) -> Iterator[Story]:
 
 
 def _removals(events: Sequence[Event]) -> Iterator[Story]:
-    """Goodbyes that were said for a worker whose process has ended: one story for each time that it ended."""
+    """LeaveGroup requests for a worker whose process has ended: one story for each time that it ended."""
     ends: dict[str, Event] = {}
     goodbyes: dict[int, list[Event]] = {}
     for event in events:

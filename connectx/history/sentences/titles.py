@@ -1,6 +1,6 @@
 """Titles of what a timeline shows: runs, rebalances, and the moments of faults, refused writes and aborts. Pure.
 
-A title says only what the events show, without a full stop. Secrets in it are masked by who draws it.
+A title has only what the events show, without a full stop. The renderer masks secrets in it.
 """
 
 from __future__ import annotations

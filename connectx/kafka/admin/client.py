@@ -49,7 +49,7 @@ class ClusterView:
 
     Attributes:
         brokers: `host:port` as the brokers announce themselves.
-        rights: operations that the login may do with the cluster, in Kafka's names; None when Kafka does not say.
+        rights: operations that the login may do with the cluster, in Kafka's names; None if Kafka does not report them.
         topics: of those asked for, the ones that exist, each with the operations that are allowed.
     """
 
@@ -240,7 +240,7 @@ class Admin:
     # ------------------------------------------------------------------------------------------------------ life
 
     def serve(self) -> None:
-        """Take in what librdkafka has to say (its log, lost connections). Call now and then; never blocks."""
+        """Serve librdkafka's callbacks (its log, lost connections). Call now and then; never blocks."""
         client = self._client
         if client is not None:
             client.poll(0)

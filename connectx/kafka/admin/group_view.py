@@ -60,7 +60,7 @@ class GroupView:
 
     @property
     def delay_ms(self) -> int:
-        """How long lost work waits, as the leader said last."""
+        """How long lost work waits, as the leader last reported."""
         return max((member.delay_ms for member in self.members), default=0)
 
     def of(self, worker_id: str) -> Member | None:

@@ -109,7 +109,7 @@ class GroupClient:
         return self._ask(request, read, f"describe group {self._group_id}")
 
     def remove(self, members: Sequence[str], reason: str) -> None:
-        """Say for members that are dead for certain that they leave (LeaveGroup); one that is gone already is fine.
+        """Send LeaveGroup for members that are certainly dead; one that the group has removed already is no error.
 
         The coordinator begins a rebalance. A member that still lives would be fenced, and rejoin.
         """

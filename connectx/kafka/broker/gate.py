@@ -135,7 +135,7 @@ class Gate:
     def cut(self, worker: str, direction: Direction = "both") -> None:
         """Cut the worker off until `heal`; a second cut replaces the first.
 
-        `both`: its connections are reset and new ones closed as soon as it says its name.
+        `both`: its connections are reset and new ones closed as soon as they send its client id.
         `in` or `out`: connections stay, but nothing in that direction is delivered until `heal`.
         """
 

@@ -44,8 +44,8 @@ class Reader(Protocol):
 class OwnOffsets:
     """Offsets of a connector with a separate topic, beside the worker's topic that has copies of them.
 
-    The topic is read once, from its beginning to its end, at the first request. A task knows itself what it commits
-    later. Blocks.
+    The topic is read once, from its beginning to its end, at the first request. Later commits are kept by
+    the task itself. Blocks.
 
     Args:
         clients: builds the connector's clients.
@@ -53,7 +53,7 @@ class OwnOffsets:
         task: the task that asks; task 0 for questions about the connector.
         connector_config: its overrides are the clients'.
         topic: the primary topic.
-        exactly_once: only committed offsets are read, whatever the overrides say.
+        exactly_once: only committed offsets are read, regardless of overrides.
         workers: the offsets in the worker's topic.
     """
 

@@ -51,7 +51,7 @@ def write_source_offsets(
 
     Raises:
         RestError: Kafka did not take them (500). Nothing of an exactly-once write is visible then, unless the error
-            says that it is unknown; deletions from the worker's topic may be visible, too.
+            reports it as unknown; deletions from the worker's topic may be visible, too.
         MalformedDataError: a partition or an offset is not a flat map of primitive values; nothing was written.
         InternalTopicError, TopicMissingError: the connector's own topic cannot be used.
     """

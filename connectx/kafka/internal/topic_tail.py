@@ -50,7 +50,7 @@ class _Read:
     done: Done
     targets: Offsets | None = None
     ask_at_s: float | None = None  # when to ask for the ends (again); None while asking
-    why: str = "the brokers have not yet said where the end is"
+    why: str = "the brokers have not yet reported the end"
 
 
 class TopicTail:

@@ -278,7 +278,7 @@ def _produced(request: msg.Produce, reply: Any) -> msg.Produced:
 
 
 def _unsupported(request: msg.Request) -> msg.Answer:
-    """What a broker that is too old for a request would say."""
+    """The answer of a broker that is too old for a request."""
     error = "UNSUPPORTED_VERSION"
     match request:
         case msg.FindCoordinator():

@@ -40,7 +40,7 @@ _ALIASES: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-# Java plugs in classes here, or the setting is about the JVM: said nothing about.
+# Java plugs in classes here, or the setting is about the JVM: not reported.
 _JAVA_ONLY: Final = re.compile(
     r"(key|value)\.(de)?serializer|metric\.reporters|metrics\..*|auto\.include\.jmx\.reporter|security\.providers"
     r"|ssl\.(protocol|enabled\.protocols|provider|keymanager\.algorithm|trustmanager\.algorithm"
@@ -130,7 +130,7 @@ def _translate(key: str, value: str) -> tuple[str, str]:
 
 
 def _ask_librdkafka(key: str, value: str) -> str:
-    """What librdkafka says against this setting, or nothing. A second, unknown key keeps the client from starting."""
+    """librdkafka's objection to this setting, or nothing. A second, unknown key keeps the client from starting."""
     try:
         Producer({key: value, _NEVER_A_KEY: ""})
     except KafkaException as error:
@@ -147,7 +147,7 @@ def _ask_librdkafka(key: str, value: str) -> str:
 
 
 def _expand_jaas(layer: Layer) -> Mapping[str, str | None]:
-    """The layer with `sasl.jaas.config` replaced by what librdkafka wants to know of it."""
+    """The layer with `sasl.jaas.config` replaced by librdkafka's settings."""
     jaas = layer.settings.get("sasl.jaas.config")
     if jaas is None:
         return layer.settings

@@ -176,7 +176,7 @@ class ClientConfigs:
         return self._internal_producer(f"{self._base}statuses", 5_000)
 
     def offsets_producer(self) -> ClientConfig:
-        """The worker's own producer for its offsets topic: copies of what connectors keep in topics of their own."""
+        """The worker's own producer for its offsets topic: copies of those in separate topics."""
         return self._internal_producer(f"{self._base}offsets", 30_000)
 
     def leader_producer(self) -> ClientConfig:

@@ -209,14 +209,14 @@ def _records(body: Any, spans: Sequence[tuple[int, int]], counts: Sequence[int])
             firsts.append(found)
             ends += (found[1:], np.array([end]))
     except IndexError as error:
-        raise _malformed("it holds fewer records than its header says") from error
+        raise _malformed("it has fewer records than its header declares") from error
     return np.concatenate(firsts), np.concatenate(ends)
 
 
 def _firsts(body: Any, flat: Any, start: int, end: int, count: int) -> tuple[Any, int]:
     """Positions of the records of one batch, and where the last one ends.
 
-    The length of a record says where the next one begins. Records of equal length follow each other at equal distances,
+    The length of a record gives where the next begins. Records of equal length follow each other at equal distances,
     and numpy finds them together. The others take a step of Python each, 0.1 us. The fewer runs there are, the less
     often they are looked for.
     """

@@ -58,7 +58,7 @@ class _Sender:
     def _run(self) -> None:
         try:
             self._send()
-        except Exception:  # whatever it is, a worker that its owner cannot hear must not run on
+        except Exception:  # with any error: a worker without a link to its owner must not continue
             _log.exception("the worker cannot reach its owner any more")
             os._exit(1)
 
@@ -199,9 +199,9 @@ def main() -> None:
     try:
         with socket.socket(fileno=int(sys.argv[1])) as link:
             Child(link).run()
-    except Exception:  # whatever it is, a worker that takes no orders must not run on
+    except Exception:  # with any error: a worker without orders must not continue
         _log.exception("the worker cannot take orders any more")
-    os._exit(1)  # the owner is gone; so are his Kafka and Spark
+    os._exit(1)  # the owner has ended, and so have its Kafka and Spark
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ class ProcessWorker:
         self._heartbeat_ms: int | None = None
         self._in_time = True
         self._on_killed: OnFault = no_op
-        self._garbled: str | None = None  # why what it says can no longer be taken in
+        self._garbled: str | None = None  # why its output can no longer be read
         self._listener = threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True)
 
     @property
@@ -108,7 +108,7 @@ class ProcessWorker:
         return self.state in ALIVE
 
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said, also when it has ended; never blocks."""
+        """The core's latest view of its place in the group, also after its end; never blocks."""
         return self._view
 
     def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
@@ -212,7 +212,7 @@ class ProcessWorker:
                 return False
             self._child.signal(signal.SIGSTOP)
             self.state = WorkerState.PAUSED
-        self._pump()  # without the lock: what it said last may be that it has failed
+        self._pump()  # without the lock: its last message may be that it has failed
         if self.state is not WorkerState.PAUSED or self._garbled is not None:
             self._child.signal(signal.SIGCONT)  # it is about to end by itself
             return False
@@ -289,7 +289,7 @@ class ProcessWorker:
         else:
             self._send(encode(Order.SPARK, error=error.message if isinstance(error, ConnectxError) else str(error)))
 
-    # ------------------------------------------------------------------------------------------------- what it says
+    # ------------------------------------------------------------------------------------------------- its messages
 
     def _listen(self) -> None:
         """The listener's thread: takes in what comes, until the process has ended."""
@@ -314,8 +314,8 @@ class ProcessWorker:
                 try:
                     for line in self._lines.feed(data):
                         self._take(line)
-                except Exception as error:  # whatever it is, a worker that is not heard must not run on
-                    self._garbled = f"what its process said could not be taken in: {type(error).__name__}: {error}"
+                except Exception as error:  # with any error: a worker without a link to its owner must not continue
+                    self._garbled = f"a message of its process could not be read: {type(error).__name__}: {error}"
                     _log.exception("%s: %s", self.name, self._garbled)
                     self._child.kill()
 
@@ -358,12 +358,12 @@ class ProcessWorker:
         return self._move(WorkerState.FAILED, *ALIVE)
 
     def _on_end(self) -> None:
-        """The process is gone, and nothing more comes from it."""
+        """The process has ended, and all its messages were read."""
         assert self._child is not None
         assert self._link is not None
         assert self._dir is not None
         code = self._child.wait(_ANSWER_S)
-        self._child.kill()  # one that has closed its link and still runs is not heard any more
+        self._child.kill()  # one that has closed its link and still runs cannot report any more
         try:
             self._record_end(code)
         except Exception:  # whatever it is, others wait for the end

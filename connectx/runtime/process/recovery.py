@@ -44,7 +44,7 @@ class WorkerRecovery:
         plugins: distinguishes sinks from sources.
         spark_url: address of the Spark Connect server, once it is up.
         record: puts a transition of a worker into the history.
-        fast_failover: say goodbye to the groups for a worker that could not.
+        fast_failover: send LeaveGroup for a worker that has ended without it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class WorkerRecovery:
             try:
                 say_goodbye()
             except ConnectxError as error:
-                _log.warning("could not say goodbye for %s: %s", worker.name, error)
+                _log.warning("could not send LeaveGroup for %s: %s", worker.name, error)
 
     def _leave_if_sink(self, worker: ProcessWorker, connector: str) -> None:
         settings = self._client.impatient().config(connector)

@@ -105,7 +105,7 @@ class ConnectorHost:
         self._queue.put(effect)
 
     def kill(self) -> None:
-        """A fault: nothing that the plugin says is heard any more."""
+        """A fault: all later calls of the plugin are ignored."""
         self._dead = True
         self._queue.put(StopConnector(self._order.connector, self._order.instance))
 

@@ -114,7 +114,7 @@ class TaskHost:
         return all(runner.join(max(0.0, deadline_s - time.monotonic())) for runner in runners)
 
     def end(self, reason: str) -> None:
-        """End what is left, once the worker is gone, without waiting. Each task's end is recorded when it comes."""
+        """End the remaining tasks after the worker's end, without waiting. The end of each task is recorded later."""
         self._end_reason = reason
         for runner in list(self._runners.values()):
             runner.kill()
@@ -131,7 +131,7 @@ class TaskHost:
         self._post(stimulus)
 
     def _on_ended(self, task: TaskId, instance: int) -> None:
-        """The thread of a task has ended, whatever it said before."""
+        """The thread of a task has ended, with or without a report."""
         self._ended(_Instance(task, instance), self._end_reason)
 
     def _ended(self, key: _Instance, reason: str) -> None:

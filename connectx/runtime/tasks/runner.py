@@ -193,7 +193,7 @@ class Runner(Generic[StimulusT, ActionT]):
     # ------------------------------------------------------------------------------ for the world, in the task's thread
 
     def stay_alive(self) -> None:
-        """Between any two steps: stand still while the worker is frozen, end when it was killed."""
+        """Between any two steps: wait while the worker is frozen, end when it was killed."""
         self.services.pulse()
         if self._killed:
             raise WorkerGone
@@ -242,7 +242,7 @@ class Runner(Generic[StimulusT, ActionT]):
                 self._serve()
         except WorkerGone:
             log.debug("The %s ended with its worker", self._name)
-        except BaseException as error:  # an invariant of this program is broken: the task has to say so
+        except BaseException as error:  # an invariant of this program is broken: the task must report it
             trace = trace_of(error)
             log.error("The %s has failed\n%s", self._name, self.services.providers.masked(trace))
             self.post_failure(trace)

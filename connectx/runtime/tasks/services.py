@@ -95,7 +95,7 @@ class TaskServices:
         """What `create` makes of a connector's configuration.
 
         Raises:
-            PluginNotFoundError: its class is unknown here; says which workers know it.
+            PluginNotFoundError: its class is unknown here; names the workers that have it.
         """
         try:
             return create(config)

@@ -54,7 +54,7 @@ def old_generation(cluster: ClusterInventory) -> Iterator[Finding]:
 
 
 def failed(cluster: ClusterInventory) -> Iterator[Finding]:
-    """Failed tasks, also under a connector that says RUNNING, and failed connectors."""
+    """Failed tasks, also under a connector that is RUNNING, and failed connectors."""
     for connector in cluster.connectors:
         if connector.state == State.FAILED:
             yield Finding(
@@ -153,7 +153,7 @@ def status_against_group(cluster: ClusterInventory) -> Iterator[Finding]:
                 Severity.WARNING,
                 work,
                 seen,
-                "It does not run although its status says so, or it runs on a worker that should not run it.",
+                "It does not run although its status is RUNNING, or it runs on a worker that should not run it.",
                 f"Wait for {duration(cluster.delay_ms or 0)} (the group waits for lost workers); then restart it."
                 if cluster.delay_ms
                 else "Ask again; if it stays, restart it.",
@@ -238,7 +238,7 @@ def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
                 Severity.WARNING,
                 cls,
                 shown,
-                "What a connector does changes with the worker that it happens to run on.",
+                "A connector behaves differently on different workers.",
                 "Bring all workers to one version; until then use connector.plugin.version (KIP-891).",
             )
     for cls, connector in sorted(used.items()):

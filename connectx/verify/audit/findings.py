@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Severity(StrEnum):
     """How bad it is."""
 
-    ERROR = "error"  # rows are lost, repeated or held back, or work stands still
-    WARNING = "warning"  # it will be so when something else happens
-    NOTE = "note"  # works as set, and bites those who do not know it
+    ERROR = "error"  # rows are lost, repeated or delayed, or work has stopped
+    WARNING = "warning"  # the same will happen after another event
+    NOTE = "note"  # works as set, and is often unexpected
 
 
 _SIGNS: Mapping[Severity, str] = {Severity.ERROR: "✕", Severity.WARNING: "▲", Severity.NOTE: "i"}
@@ -63,7 +63,7 @@ class Audit:
 
     Attributes:
         clusters: names of what was looked at.
-        unseen: what could not be looked at, so that nothing can be said about it.
+        unseen: what could not be inspected.
     """
 
     findings: tuple[Finding, ...]

@@ -135,7 +135,7 @@ def _delay(delay_ms: int | None) -> Iterator[Finding]:
             Severity.NOTE,
             subject,
             f"It is {duration(delay_ms)}",
-            "The work of a worker that is dead stands still for that long, while its status says RUNNING.",
+            "The work of a dead worker does not run for that long, while its status is RUNNING.",
             "Set it to a little more than a restart takes.",
         )
 

@@ -129,7 +129,7 @@ class _Gathering:
         return replace(inventory, unseen=tuple(self.unseen))
 
     def _claims(self) -> tuple[AuditedWorker, ...]:
-        """What workers say; while they contradict each other, as in any rebalance, they are asked again for a while."""
+        """Reports of workers, requested again for a while if they contradict each other, as in any rebalance."""
         until_s = time.monotonic() + _DISPUTE_S
         while True:
             claims = self.given.claims()
@@ -313,7 +313,7 @@ def _why(shown: Mapping[str, Any]) -> str:
 
 
 def _workers(view: GroupView, claims: Iterable[AuditedWorker]) -> tuple[AuditedWorker, ...]:
-    """What workers say themselves, and of the others what the group knows."""
+    """Reports of workers themselves, and for others the information of the group."""
     said = {worker.worker_id: worker for worker in claims}
     found = {worker_id: replace(worker, in_group=False) for worker_id, worker in said.items()}
     for member in view.members:
@@ -343,7 +343,7 @@ def _keys(client: RestClient, cls: str, connector_type: str) -> tuple[str, ...]:
 
 
 def _is_unknown(client: RestClient, cls: str) -> bool:
-    """Aliases and classes by path are not listed: the worker says whether it knows them."""
+    """Aliases and classes by path are not listed: the worker reports whether it has them."""
     try:
         client.plugin_config(cls)
     except RestError as error:

@@ -73,7 +73,7 @@ def check(
 
     Raises:
         EventLogError: the history cannot be read. ConfigError: no such scenario.
-        CheckError: a target that cannot be read. TopicMissingError, TopicUnreadableError, Kafka*Error: as they say.
+        CheckError: a target that cannot be read. TopicMissingError, TopicUnreadableError, Kafka*Error: see those.
     """
     events = _events(history)
     topics, keys = as_tuple(topic), as_tuple(key)

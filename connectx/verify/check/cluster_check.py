@@ -66,7 +66,7 @@ class Wanted:
     """What the caller of `Cluster.check` may ask for.
 
     Attributes:
-        target: what a sink's target holds, if the sink cannot say, or {sink: target}; as `connectx.check` takes it.
+        target: what a sink's target holds, if the sink cannot read it, or {sink: target}; as `connectx.check` takes it.
         key: fields that identify a record or a row; without it whole records, and all fields that both sides have.
         scenario: what the run must have reached (`verify.check.scenarios.SCENARIOS`), or predicates over events.
         examples: how many records to show per finding.
@@ -239,7 +239,7 @@ class _Gathering:
         if len(sinks) != 1:
             raise CheckError(
                 f"A target was given, and there are {len(sinks)} sink connectors.",
-                next_step="Say whose it is: target={'name of the sink': target}.",
+                next_step="Name the sink: target={'name of the sink': target}.",
             )
         return {next(iter(sinks)): given}
 
@@ -297,7 +297,7 @@ class _Gathering:
     ) -> Iterator[Comparison]:
         """What should be in topics, and what is. `is_whole`: these are all topics that the sources have used.
 
-        Where the history cannot say what was committed, records are also replayed, if the source allows that.
+        If the history does not show what was committed, records are also replayed, if the source allows that.
         """
         names = tuple(reader.connector for reader in readers)
         problems = [problem for name in names if (problem := problem_of[name])]
@@ -357,7 +357,7 @@ class _Gathering:
                 self.unseen.append(f"the target of {name} cannot be read: {error.message.rstrip('.')}")
                 continue
             if stored is None:
-                self.unseen.append(f"connector {name} does not say what its target holds (give it with target=)")
+                self.unseen.append(f"connector {name} cannot read its target (pass it as target=)")
                 continue
             snapshot = self._snapshot(topic)
             if snapshot is not None:

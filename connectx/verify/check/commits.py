@@ -52,7 +52,7 @@ class SourceHistory:
         chapters: (start, end) of each stretch that was committed.
         overlaps: pairs of commits that cover the same, in the order of their events.
         gaps: (commit before, commit after) with offsets between them that no commit covers.
-        unrecorded: gaps before the first commit of another instance. That instance began where Kafka said, so another
+        unrecorded: gaps before the first commit of another instance. That instance began at Kafka's offset, so another
             one committed what is between, and ended before Kafka's answer came.
         backwards: commits of an instance that end before its own previous one.
         unseen: why something may be missed.
@@ -111,7 +111,7 @@ def _history(connector: str, partition: str, found: list[Committed]) -> SourceHi
     unknown = sum(not commit.known_start for commit in found)
     if unknown:
         what = f"{plural(unknown, 'commit')} of {connector}"
-        history.unseen.append(f"{what} did not say where in the source partition {partition} it started")
+        history.unseen.append(f"{what} did not report where in the source partition {partition} it started")
     return history
 
 

@@ -24,7 +24,7 @@ class Comparison:
         connectors: who moves them: sources for a topic, one sink for a target.
         found: what is there.
         wanted: what should be there; None: unknown.
-        committed: how many records the history says were committed to the place; None: it does not say.
+        committed: number of records that were committed to the place, by the history; None: unknown.
         identified: rows have an identity that makes them unique (`key=`), so that an equal one is a copy.
         ordered: `found` has an order.
         exact: a row is in `found` as it is in `wanted`. Otherwise a row that is missing may be there in other form.

@@ -35,13 +35,13 @@ def judge(
     limit: int = MAX_ROWS,
     on_read: OnRead = lambda place, rows, size: None,
 ) -> Verdict:
-    """Compare everything and say what it means.
+    """Compare everything and return the verdict.
 
     Args:
         events: the history, in order; empty when there is none.
         comparisons: what should have arrived where, and what has.
         scenarios: what the run must have reached.
-        unseen: why not everything can be seen, beside what the history and the comparisons say.
+        unseen: why not everything can be seen, beside the reasons of the history and the comparisons.
         examples: how many records to show per finding.
         limit: how many rows of a place to compare at the most.
 

@@ -282,7 +282,7 @@ def _target_keys(spark: SparkSession, target: Any, keys: tuple[str, ...]) -> tup
         return stored.place, lines.select(_joined([fields[name] for name in keys]).alias("key"))
     if not keys:
         raise CheckError(
-            f"By which fields records and rows of {stored.place} belong together was not said.",
+            f"No fields were named that match records with rows of {stored.place}.",
             next_step="Name them: key=, one or more fields.",
         )
     wanted = (_readable(table.select(_checked(table.column_names, keys, stored.place))) for table in stored.read())

@@ -87,7 +87,7 @@ class Repeated:
 
 @dataclass(slots=True)
 class _Versions:
-    """What records say about one row: the version that is committed, and those that may have come since."""
+    """Versions of one row in the records: the version that is committed, and those that may have come since."""
 
     committed: Row | None = None
     outdated: Row | None = None
@@ -146,7 +146,7 @@ class Sides:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why a comparison would say nothing but how many rows there are: rows without a field are all alike."""
+        """Why a comparison would only count rows: rows without a field are all equal."""
         columns = None if self.stored.lines else next((table.column_names for table in self.stored.read()), None)
         if columns is None:
             return ()

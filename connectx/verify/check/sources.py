@@ -92,7 +92,7 @@ class SourceReader:
                         yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
 
     def replay(self, topics: Sequence[TopicSnapshot], limit: int) -> Replay | None:
-        """What its records leave, and what it holds, up to one row more than `limit`; None: it cannot say.
+        """What its records leave, and what it holds, up to one row more than `limit`; None: unknown.
 
         Its transformations may make other rows of its records, and several tasks hold other rows.
         """

@@ -45,7 +45,7 @@ def read_topic(
 
     Raises:
         WaitTimeoutError: fewer than `at_least` records have come.
-        TopicMissingError, TopicUnreadableError, Kafka*Error: as they say.
+        TopicMissingError, TopicUnreadableError, Kafka*Error: see their docstrings.
     """
     require("A data frame of records", "notebook", "pandas")
     import pandas as pd

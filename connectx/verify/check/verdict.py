@@ -33,7 +33,7 @@ class Anomaly(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moment(Shown):
-    """Where in the history something belongs: the event, and in a sentence what happened there."""
+    """A moment of the history: the event, and a sentence about it."""
 
     seq: int
     time_ms: int
@@ -60,9 +60,9 @@ class Finding(Shown):
         anomaly: what it is.
         count: how many records, rows or commits it concerns.
         place: `topic lines`, `file out.txt`, or a task for what the history itself shows.
-        connectors: whose business the place is.
-        sentence: what it means, in words.
-        examples: some of the records, in the order in which they were to come.
+        connectors: the connectors that read or write the place.
+        sentence: the finding in words.
+        examples: some of the records, in their expected order.
         moments: where in the history it happened, as far as that is known.
     """
 
@@ -95,11 +95,11 @@ class Verdict:
 
     Attributes:
         answer: `valid`, `invalid` or `unknown`.
-        findings: anomalies, and who was fenced.
-        reasons: why not everything could be seen; one is enough for `unknown`, and beside findings they say what
+        findings: anomalies, and fenced writers.
+        reasons: why not everything could be seen; one is enough for `unknown`, and beside findings they name what
             else may be wrong.
         checked: what was read.
-        pending: records on their way, which may arrive later. Those that failed tasks hold up are not counted.
+        pending: records on their way, which may arrive later. Those that wait for failed tasks are not counted.
     """
 
     answer: str
@@ -110,12 +110,12 @@ class Verdict:
 
     @property
     def lost(self) -> int:
-        """Records that should be somewhere and are not."""
+        """Expected records that are missing."""
         return self.count(Anomaly.LOST)
 
     @property
     def duplicated(self) -> int:
-        """Records beyond those that should be there."""
+        """Records that are there more often than expected."""
         return self.count(Anomaly.DUPLICATED)
 
     @property
@@ -125,11 +125,11 @@ class Verdict:
 
     @property
     def fenced(self) -> int:
-        """Writers that were shut out."""
+        """Writers that were fenced."""
         return self.count(Anomaly.FENCED)
 
     def count(self, anomaly: str) -> int:
-        """How many of an anomaly, over all places."""
+        """Number of records with this anomaly, over all places."""
         return sum(finding.count for finding in self.findings if finding.anomaly == anomaly)
 
     def __bool__(self) -> bool:

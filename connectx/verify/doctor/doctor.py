@@ -28,7 +28,7 @@ def doctor(
 ) -> Checkup:
     """What works here, what is off and why, and what to type next.
 
-    Give it what you would give `cx.Cluster`: it then says whether that cluster can run. Takes a second or two; some
+    Give it what you would give `cx.Cluster`: it then reports whether that cluster can run. Takes a second or two; some
     seconds more while jars are not cached, about 10 s when a Kafka does not answer, and a minute for each question that
     a Spark session does not answer.
 

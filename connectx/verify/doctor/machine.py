@@ -39,7 +39,7 @@ def version_of(package: str) -> str | None:
 
 
 def judge_python(version: tuple[int, ...], system: str) -> Finding:
-    """`version` is (major, minor, micro), `system` what `platform.system()` says."""
+    """`version` is (major, minor, micro), `system` the result of `platform.system()`."""
     found = f"{'.'.join(map(str, version))} on {system}"
     if version[:2] < _OLDEST_PYTHON:
         return Finding("Python", Status.BROKEN, found, "connectx needs 3.11 or later.", "Install Python 3.11.")
@@ -55,7 +55,7 @@ def python() -> Finding:
 
 
 def judge_java(java: JavaHome | None, passed_over: tuple[str, ...], *, needed: bool) -> Finding:
-    """`passed_over` says what was looked at before; `needed` whether Kafka or Spark is to be started here."""
+    """`passed_over` lists places that were searched before; `needed` whether Kafka or Spark is to be started here."""
     if java is not None:
         found = f"{java.version}, from {java.source}: {java.path}"
         if not passed_over:
@@ -76,7 +76,7 @@ def java(*, needed: bool) -> tuple[JavaHome | None, Finding]:
 
 
 def judge_jars(name: str, cached: bool, unfetchable: str | None, *, needed: bool) -> Finding:
-    """`unfetchable` says why they cannot be fetched now; None when they can, or are cached."""
+    """`unfetchable` is why they cannot be fetched now; None when they can, or are cached."""
     title = _TITLES[name]
     if cached:
         return Finding(title, Status.OK, "in the cache")

@@ -97,7 +97,7 @@ def judge_panel(front: FrontEnd, versions: Mapping[str, str | None]) -> Finding:
         why = "In ipykernel 7.0.0 updates from threads raise errors, so the panel stands still."
         return Finding(name, Status.LIMITED, call, why, "%pip install -U 'ipykernel!=7.0.0' and restart the kernel.")
     if kernel and int(kernel.partition(".")[0]) < 7:
-        why = f"With ipykernel {kernel} clicks wait until the running cell ends; the panel says so."
+        why = f"With ipykernel {kernel} clicks wait until the running cell ends; the panel shows a note."
         next_step = (
             "cluster.after(5).kill(...) acts while a cell runs; %pip install -U ipykernel, but not on Databricks."
         )

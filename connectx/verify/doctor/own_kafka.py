@@ -38,7 +38,7 @@ class KafkaProbe:
         bootstrap_servers: where it is, as given.
         unreachable: addresses given that no connection reached, with the reason.
         error: why Kafka's client got no answer; None when it did.
-        view: what Kafka said of itself.
+        view: Kafka's own description.
         version: of the brokers; None when it is unknown.
         hidden: brokers, as Kafka announces them, that no connection reached, with the reason.
         group_members: members of the worker group now.

@@ -66,7 +66,7 @@ def test_an_import_makes_connectors_anew_and_every_row_is_there_once(
     assert done[sink] == ("created stopped", "paused")
     assert source.offsets.get() == offsets
     again = {one.name: one.did for one in cluster.import_from(path)}
-    assert again[lines.name] == ("nothing: it was as the file says",)
+    assert again[lines.name] == ("nothing: it was as in the file",)
     assert again[sink] == ("left as it is: it has this configuration and is not stopped",)
 
     lines.append(20)
@@ -109,7 +109,7 @@ def test_secrets_of_a_masked_file_come_from_the_caller_or_from_the_connector_tha
     assert "geheim" not in path.read_text()
     (one,) = cluster.import_from(path)
     assert (one.did, connector.config[key]) == (
-        ("nothing: it was as the file says",),
+        ("nothing: it was as in the file",),
         "x required password=geheim;",
     )
     connector.delete()

@@ -154,7 +154,7 @@ def test_without_a_gate_nothing_can_be_cut_and_nothing_is_recorded() -> None:
     log = EventLog()
     worker = Worker(Elsewhere(), None, log.append, nothing_lost, lambda: 0)
     for verb in (worker.partition, worker.delay):
-        with pytest.raises(NoGateError, match="worker-1 cannot be cut off"):
+        with pytest.raises(NoGateError, match="connections of worker-1 to Kafka cannot be cut"):
             verb()
     worker.heal()
     assert list(log) == []

@@ -142,7 +142,7 @@ def test_a_table_that_has_forgotten_what_comes_next_is_reported(table: GrowingTa
     table.compact()
     table.forget()
     source.restart()
-    with pytest.raises(TableRewrittenError, match=r"The table .* cannot be read on: .*(version|snapshot) "):
+    with pytest.raises(TableRewrittenError, match=r"The table .* cannot be read further: .*(version|snapshot) "):
         list(source.slices())
 
 

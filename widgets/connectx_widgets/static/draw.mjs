@@ -42,7 +42,7 @@ export function svgText(drawn, key, look) {
   return parts.join("");
 }
 
-/** What says its sentence on hover, and by the arrow keys. */
+/** A shape that shows its sentence on hover, and by the arrow keys. */
 function hot(key, { title, worker, seq, at }, data, shape) {
   const said = escapeText(title);
   return `<g class="hot" tabindex="-1" role="img" aria-label="${said}" data-key="${escapeText(key)}"`

@@ -1,4 +1,4 @@
-// What the page knows of the cluster, and where that is in the window it shows. Pure. Times in milliseconds.
+// The page's model of the cluster, and its position in the visible window. Pure. Times in milliseconds.
 // Lanes, sizes and shapes come from the kernel (history/render): here are the window, the clock and the width.
 
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
@@ -133,7 +133,7 @@ function isOpen(bar) {
   return bar.parts.at(-1).to === null;
 }
 
-/** What is known of a worker's heartbeat: its age when the kernel last said it, or since when none was answered. */
+/** A worker's heartbeat: its age when the kernel last reported it, or since when none was answered. */
 export function heartbeat(row, heartbeats, now) {
   if (row.gone) return null;
   if (row.late != null) return { late: true, text: `no heartbeat for ${duration(1000 * Math.floor(Math.max(now - row.late, 0) / 1000))}` };

@@ -66,7 +66,7 @@ function makeView(store, model, el, viewKey) {
     if (focused && focused !== target) successor(target, focused)?.focus({ preventScroll: true });
   }
 
-  /** What stands where `before` stood: the same button, whatever it says now, or else the line of its worker or connector. */
+  /** The element in the place of `before`: the same button, with any label, or else the line of its worker or connector. */
   function successor(target, before) {
     const { worker, connector } = before.dataset, button = JSON.stringify({ ...before.dataset });
     return [...target.querySelectorAll("button")].find((node) => JSON.stringify({ ...node.dataset }) === button)
@@ -121,7 +121,7 @@ function makeView(store, model, el, viewKey) {
 
   function drawDead(hidden) {
     const text = dead ? "hide dead workers" : `${hidden} dead worker${hidden === 1 ? "" : "s"}`;
-    write(".cxp-dead", dead || hidden ? `<button type="button" data-dead aria-pressed="${dead}" title="Workers that have ended, and that nothing in this window is about.">${text}</button>` : "");
+    write(".cxp-dead", dead || hidden ? `<button type="button" data-dead aria-pressed="${dead}" title="Workers that have ended and do not appear in this window.">${text}</button>` : "");
   }
 
   function drawTools(time, shown) {

@@ -32,7 +32,7 @@ function letterButtons(name, [partition, offset]) {
 function correctText({ name, letter }, [partition, offset], columns) {
   if (!letter || letter.partition !== partition || letter.offset !== offset) return "";
   const place = `data-partition="${partition}" data-offset="${offset}"`;
-  const body = letter.value === null ? '<span class="bad">Its value is no text: correct it with cluster.dead_letters(name).send_again(correct).</span>'
+  const body = letter.value === null ? '<span class="bad">The value is not text: correct it with cluster.dead_letters(name).send_again(correct).</span>'
     : `<textarea data-corrected rows="4" aria-label="corrected value">${escapeText(letter.value)}</textarea>`
       + `<button type="button" data-verb="send_again" data-connector="${escapeText(name)}" ${place} data-with-value aria-label="send the corrected value">send corrected</button>`;
   return `<tr><td class="cxp-correct" colspan="${columns}">${body}</td></tr>`;

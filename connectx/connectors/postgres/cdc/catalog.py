@@ -187,7 +187,7 @@ class Catalog:
     # -------------------------------------------------------------------------------------------- the publication
 
     def ensure_publication(self, name: str, mode: str, *, via_root: bool = False) -> None:
-        """Create the publication, or set its tables, as publication.autocreate.mode says.
+        """Create the publication, or set its tables, by publication.autocreate.mode.
 
         `via_root`: one that is created or changed names partitioned tables, and not their partitions.
 

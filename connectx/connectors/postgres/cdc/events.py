@@ -65,7 +65,7 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the `source` block of all events says: version of the connector, topic.prefix, database."""
+    """Content of the `source` block of all events: version of the connector, topic.prefix, database."""
 
     version: str
     server: str

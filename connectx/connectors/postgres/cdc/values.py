@@ -121,7 +121,7 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
             return ColumnType(pa.string(), _zoned_time, None, "00:00:00Z", schema=debezium_schema("time.ZonedTime"))
         case 1186:
             return ColumnType(pa.int64(), _intervals, None, 0, schema=debezium_schema("time.MicroDuration"))
-        case _:  # types without a form of their own are text
+        case _:  # types without a separate form are text
             schema = debezium_schema(_NAMED_TEXTS[oid]) if oid in _NAMED_TEXTS else NO_NAME
             return _texts(modes, schema, is_cast_differently=oid in (BPCHAR, INET))
 

@@ -1,7 +1,7 @@
 """Jobs of a sink task on Spark's executors, and what they staged.
 
 A job runs on a separate thread, because Spark answers only when it is done, and the task's thread has to poll. It
-decides nothing: the loop says what to read, commit and discard.
+decides nothing: the loop orders what to read, commit and discard.
 """
 
 from __future__ import annotations

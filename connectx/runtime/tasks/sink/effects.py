@@ -41,8 +41,8 @@ class SinkWorld:
 
     Args:
         setup: plugin, converters, settings.
-        runner: feeds the loop what comes in the middle of a poll, and knows whether the task is to continue.
-        core: the loop, which knows how far the task has come; it is only read here.
+        runner: feeds the loop what comes in the middle of a poll, and decides whether the task continues.
+        core: the loop, which has the task's progress; it is only read here.
     """
 
     def __init__(self, setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction], core: SinkTaskCore) -> None:

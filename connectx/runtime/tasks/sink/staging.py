@@ -74,7 +74,7 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True)
 class StagingOrder:
-    """What executors need to know; can be pickled.
+    """Data that executors need; can be pickled.
 
     Attributes:
         connector: the connector's class; of a notebook, Spark pickles it by value.

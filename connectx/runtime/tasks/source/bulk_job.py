@@ -56,7 +56,7 @@ _KINDS: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT",
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What executors need to know; Spark sends it to them.
+    """Data that executors need; Spark sends it to them.
 
     Attributes:
         slice_number: makes the choice of partitions for records without keys repeatable.

@@ -225,7 +225,7 @@ class SourcePoller:
         )
 
     def _explained(self, error: Exception) -> Exception | None:
-        """What the plugin says about a failed evaluation."""
+        """The plugin's own error for a failed evaluation."""
         try:
             return self._setup.plugin.explain(self._spark.lazy(), error)
         except Exception as failure:

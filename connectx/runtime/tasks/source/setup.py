@@ -69,7 +69,7 @@ class SourceSetup:
 
     @property
     def defines_transactions(self) -> bool:
-        """True when the task itself says where its transactions end."""
+        """True when the task itself defines where its transactions end."""
         return self.loop.exactly_once and self.loop.boundary is TransactionBoundary.CONNECTOR
 
 

@@ -235,7 +235,7 @@ def test_references_to_schemas_of_other_subjects_are_followed(make: Make) -> Non
     [
         ({"properties": {"o": {"$ref": "#"}}}, "The JSON Schema is recursive, which no column can hold."),
         ({"$ref": "#/definitions/B"}, "The JSON Schema refers to '#/definitions/B', which cannot be resolved."),
-        ({"type": "array"}, "A JSON Schema of an array does not say what its items are."),
+        ({"type": "array"}, "A JSON Schema of an array does not define its items."),
         ({"type": "null"}, "A JSON Schema of kind null has no type in Kafka Connect."),
     ],
 )  # fmt: skip

@@ -120,11 +120,11 @@ def test_a_worker_that_cannot_be_understood_is_ended_and_has_failed(
 
     worker = worker_of(record, lambda worker: over.append(worker.name))
     scripted(line)
-    with pytest.raises(WorkerStoppedError, match="could not be taken in"):
+    with pytest.raises(WorkerStoppedError, match="could not be read"):
         worker.start()
     until(lambda: over == ["worker-1"], "the end of the worker")
     assert worker.state is WorkerState.FAILED
-    assert f"could not be taken in: {cause}" in (worker.error or "")
+    assert f"could not be read: {cause}" in (worker.error or "")
     assert [transition.kind for transition in history] == [EventKind.WORKER_FAILED]
     assert not Path(f"/proc/{worker.pid}").exists(), "the process has ended"
 

@@ -351,7 +351,7 @@ def test_a_commit_that_does_not_say_where_it_starts_is_unknown() -> None:
     history = small_cluster()
     covered = {"partition": {"shard": 1}, "offset": {"n": 4}}
     history.add(EventKind.TRANSACTION_COMMITTED, "worker-2", "flights-in-0", records=4, offsets=[covered])
-    assert "did not say where" in reasons(judge(history.events, [to_topic("a b c d", None)]))
+    assert "did not report where" in reasons(judge(history.events, [to_topic("a b c d", None)]))
 
 
 def test_a_row_that_a_target_lost_has_the_commit_that_went_past_it() -> None:
