@@ -139,12 +139,10 @@ class Panel:
     def stop(self) -> None:
         """Stop following; what was shown last stays on the page."""
         self._ended.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.ident is None:  # it was not started
+            self._release()
+        elif threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_S)
-        self._news.close()
-        self._calls.shutdown(wait=False, cancel_futures=True)
-        if self._movements is not None:
-            self._movements.close()
 
     def receive(self, message: Mapping[str, Any]) -> None:
         """Take a message of a page, on any thread; the pump answers it."""
@@ -166,6 +164,15 @@ class Panel:
             log.exception("The panel has failed")
             self._ended.set()
             self._result({"id": None}, "", 0.0, error)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Close what the pump uses: by the pump itself, since `stop` does not wait for a slow one."""
+        self._news.close()
+        self._calls.shutdown(wait=False, cancel_futures=True)
+        if self._movements is not None:
+            self._movements.close()
 
     def _run(self) -> None:
         beat_s = numbers_s = snapshot_s = time.monotonic()

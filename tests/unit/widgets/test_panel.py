@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from connectx_widgets import panel as pump
 from connectx_widgets.widget import ClusterPanel
 
 from connectx.api.forms import with_panel
@@ -160,6 +161,31 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
     cluster.events.append(transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
     assert "ZeroDivisionError" in broken.wait("result")["error"]
     broken.close()
+
+
+def test_a_panel_that_is_slow_while_its_cluster_is_closed_still_shows_the_end(
+    cluster: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump, "_JOIN_S", 0.01)
+    monkeypatch.setattr(pump, "MOVEMENTS_MS", 0)
+    reader = SimpleNamespace(read_all=dict, close=lambda: None)
+    cluster.movement_reader = lambda: reader  # type: ignore[method-assign, assignment, return-value]
+    shown = Listening(cluster)
+    shown.start()
+    is_drawing, go_on, overview = threading.Event(), threading.Event(), cluster.overview
+
+    def slow_overview() -> Any:
+        is_drawing.set()
+        assert go_on.wait(60)
+        return overview()
+
+    cluster.overview = slow_overview  # type: ignore[method-assign]
+    cluster.events.append(transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
+    assert is_drawing.wait(60)
+    shown.stop()
+    go_on.set()
+    shown.wait("ended")
+    shown.close()
 
 
 def test_what_cannot_show_the_panel_shows_the_clusters_own_forms(panel: Listening) -> None:
