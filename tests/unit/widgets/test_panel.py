@@ -169,7 +169,7 @@ def test_a_panel_that_is_slow_while_its_cluster_is_closed_still_shows_the_end(
     monkeypatch.setattr(pump, "_JOIN_S", 0.01)
     monkeypatch.setattr(pump, "MOVEMENTS_MS", 0)
     reader = SimpleNamespace(read_all=dict, close=lambda: None)
-    cluster.movement_reader = lambda: reader  # type: ignore[method-assign, assignment, return-value]
+    cluster.movement_reader = lambda: reader  # type: ignore[method-assign, assignment]
     shown = Listening(cluster)
     shown.start()
     is_drawing, go_on, overview = threading.Event(), threading.Event(), cluster.overview
