@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -26,7 +27,9 @@ class RequestsOnKafka(Requests):
         self.name = producers.prefix + _NAME
         self._values: Sequence[str] = ()
         self._heard: list[msg.ProducerStimulus] = []
-        self._requests = ProducerRequests(producers.clients.net, TIMEOUT_MS, self._batch, self._heard.append)
+        self._requests = ProducerRequests(
+            producers.clients.net, TIMEOUT_MS, self._batch, self._heard.append, threading.RLock()
+        )
         self._node: int | None = None
         self._node = until(self._coordinator, "the coordinator of transactions")
 
@@ -44,7 +47,9 @@ class RequestsOnKafka(Requests):
 
     def _ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
         self._values = values
-        self.producers.clients.net.run(self._requests.carry_out, msg.SendRequest(1, self._node, request))
+        effect = msg.SendRequest(1, self._node, request)
+        self._requests.line_up(effect)
+        self.producers.clients.net.run(self._requests.carry_out, effect)
         heard = self._heard.pop()
         assert isinstance(heard, msg.Answered), heard
         return heard.answer

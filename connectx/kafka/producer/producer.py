@@ -101,7 +101,7 @@ class KafkaProducer:
         self._topics: dict[str, tuple[PartitionsOf, float]] = {}
         self._topic_errors: dict[str, str] = {}
         net = KafkaNet(_connection_settings(self._config, options))
-        self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._report)
+        self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._report, self._changed)
         with self._changed:  # abandon stops the thread, or finds none
             net.start()
             self._net = net
@@ -410,6 +410,7 @@ class KafkaProducer:
                 for effect in step.effects:
                     match effect:
                         case msg.SendRequest():
+                            self._requests.line_up(effect)
                             self._tasks.spawn(self._requests.carry_out, effect)
                         case msg.BatchDelivered(number) | msg.BatchDropped(number):
                             self._settle(number)

@@ -13,6 +13,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Final, assert_never
 
 import kafka.errors as kafka_errors
@@ -42,6 +43,7 @@ class ProducerRequests:
         timeout_ms: `request.timeout.ms`.
         batch_bytes: returns a whole batch for a request; called on the network thread.
         report: takes Answered, Unanswered and AuthenticationFailed; called on the network thread.
+        lock: guards the core, and is held while requests are lined up; reentrant.
     """
 
     def __init__(
@@ -50,20 +52,25 @@ class ProducerRequests:
         timeout_ms: int,
         batch_bytes: Callable[[msg.Produce, msg.SequencedBatch], bytes],
         report: Callable[[msg.ProducerStimulus], None],
+        lock: AbstractContextManager[Any],
     ) -> None:
         self._net = net
         self._timeout_ms = timeout_ms
         self._batch_bytes = batch_bytes
         self._report = report
+        self._lock = lock
         self._warned_s = -_WARN_EVERY_S
         self._unknown_end: msg.EndTransaction | None = None
         self._lines: defaultdict[int | None, list[int]] = defaultdict(list)  # requests with batches, not yet sent
 
+    def line_up(self, effect: msg.SendRequest) -> None:
+        """Note the place of a request that `carry_out` will send. From any thread, in the order of requests."""
+        if isinstance(effect.request, msg.Produce):
+            self._lines[effect.node].append(effect.request_id)
+
     async def carry_out(self, effect: msg.SendRequest) -> None:
-        """Send a request and report its answer."""
+        """Send a request that was lined up, and report its answer."""
         sent = False
-        line = self._lines[effect.node] if isinstance(effect.request, msg.Produce) else []
-        line.append(effect.request_id)
         try:
             deadline_s = time.monotonic() + self._timeout_ms / 1000
             node: int | str
@@ -72,8 +79,8 @@ class ProducerRequests:
             else:
                 node = effect.node
                 await self._net.connect(node, deadline_s)
-            if not line or line.pop(0) != effect.request_id:
-                raise kafka_errors.Cancelled("a request before it was lost")
+            if isinstance(effect.request, msg.Produce):
+                self._leave_line(effect)
             sent = not isinstance(effect.request, msg.FindCoordinator)
             answer = await self._ask(effect.request, node, deadline_s)
         except AUTHENTICATION_ERRORS as error:
@@ -90,11 +97,17 @@ class ProducerRequests:
         else:
             self._report(msg.Answered(effect.request_id, answer))
 
+    def _leave_line(self, effect: msg.SendRequest) -> None:
+        line = self._lines[effect.node]
+        if not line or line.pop(0) != effect.request_id:
+            raise kafka_errors.Cancelled("a request before it was lost")
+
     def _lose(self, effect: msg.SendRequest, sent: bool, reason: str) -> None:
-        if isinstance(effect.request, msg.Produce):
-            self._lines[effect.node].clear()
         self._warn(reason)
-        self._report(msg.Unanswered(effect.request_id, sent, reason))
+        with self._lock:  # what the core lines up before it knows of the loss is lost, too
+            if isinstance(effect.request, msg.Produce):
+                self._lines[effect.node].clear()
+            self._report(msg.Unanswered(effect.request_id, sent, reason))
 
     def _warn(self, reason: str) -> None:
         """Log why a request stayed without an answer, at most every 30 s."""

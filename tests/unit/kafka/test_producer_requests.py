@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from typing import Any, cast
@@ -47,16 +48,24 @@ class Script:
         self.net = Net()
         self.reported: list[msg.ProducerStimulus] = []
         self.requests = ProducerRequests(
-            cast(KafkaNet, self.net), 30_000, lambda _, batch: b"%d" % batch.base_sequence, self.reported.append
+            cast(KafkaNet, self.net),
+            30_000,
+            lambda _, batch: b"%d" % batch.base_sequence,
+            self.reported.append,
+            threading.RLock(),
         )
         self.running = [self.begin(sequence) for sequence in sequences]
 
     def begin(self, sequence: int) -> Coroutine[Any, Any, None]:
-        batch = msg.SequencedBatch(sequence, TARGET, sequence)
-        request = msg.Produce("tx", 1, 0, -1, 1, (batch,))
-        made = self.requests.carry_out(msg.SendRequest(sequence, 1, request))
+        made = self.line_up(sequence)
         made.send(None)
         return made
+
+    def line_up(self, sequence: int) -> Coroutine[Any, Any, None]:
+        batch = msg.SequencedBatch(sequence, TARGET, sequence)
+        effect = msg.SendRequest(sequence, 1, msg.Produce("tx", 1, 0, -1, 1, (batch,)))
+        self.requests.line_up(effect)
+        return self.requests.carry_out(effect)
 
     def go_on(self, index: int) -> None:
         with suppress(StopIteration):
@@ -89,6 +98,16 @@ def test_a_batch_that_waits_for_a_connection_is_lost_with_the_one_before_it() ->
     script.go_on(0)
     script.go_on(1)
     assert script.net.sent == [0, 0, 50]
+
+
+def test_a_batch_that_the_core_sends_before_it_knows_of_a_loss_is_lost_too() -> None:
+    script = Script(0)
+    script.go_on(0)
+    script.running.append(script.line_up(50))
+    script.lose(0)
+    script.go_on(1)
+    script.go_on(1)
+    assert (script.net.sent, script.lost) == ([0], [(0, True), (50, False)])
 
 
 def test_a_batch_whose_predecessor_was_not_sent_is_lost_with_it() -> None:
