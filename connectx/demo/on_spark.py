@@ -70,7 +70,7 @@ class SparkOutcome:
         }
 
     def shown(self) -> dict[str, str]:
-        """What the report says first."""
+        """What the report reports first."""
         return {
             "killed": listing(self.killed),
             "jobs": str(self.jobs),

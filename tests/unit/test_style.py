@@ -40,6 +40,7 @@ REPLACEMENTS: Final = {
     r"takes? part": "join, be involved",
     r"once more": "again",
     r"no goodbye": "leave the group",
+    r"says|said": "report, show, mean, name",
     r"besides(?=[.;:)])": "also, in addition",
     r"is heard|hears?": "get, receive",
     r"newcomers?": "new worker, new member",

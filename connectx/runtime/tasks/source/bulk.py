@@ -77,7 +77,7 @@ class SourceBulk:
         self._slices = 0
 
     def waiting(self, effect: QueryWaiting) -> SourceStimulus:
-        """Ask the plugin; what it cannot answer is left to its `poll`, which says why."""
+        """Ask the plugin; what it cannot answer is left to its `poll`, which reports the cause."""
         if self._setup.chain and not self._topics.known:  # transformations may change topics
             return Waiting(None)
         try:
