@@ -70,7 +70,7 @@ class SparkOutcome:
         }
 
     def shown(self) -> dict[str, str]:
-        """What the report reports first."""
+        """The first part of the report."""
         return {
             "killed": listing(self.killed),
             "jobs": str(self.jobs),
