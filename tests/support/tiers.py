@@ -308,6 +308,8 @@ _DEEP: Final = (
     "tests/conformance/test_kafka.py",
     "tests/integration/infra",
     "tests/integration/source/test_bulk_on_executors.py",
+    "tests/integration/demo/test_demo.py::"
+    "test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_are_killed",
     "tests/integration/kafka/test_late_coordinator.py",
     "tests/integration/exactly_once/test_rolling_upgrade.py",
     "tests/integration/exactly_once/test_three_brokers.py",

@@ -29,7 +29,10 @@ KEYS = [
     "seconds",
 ]
 ROWS = 60_000
+ROWS_ON_SPARK = 150_000
+"""Of one of three years: enough for a third slice, of at least 16 MB each, whose job lasts long enough for a kill."""
 LIMIT_S = 170
+LIMIT_ON_SPARK_S = 300
 
 
 class Run:
@@ -65,10 +68,10 @@ class Run:
                 into.append(line.rstrip("\n"))
                 self._seen.notify_all()
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, text: str, limit_s: int = LIMIT_S) -> None:
         """Until a line with `text` was printed."""
         with self._seen:
-            found = self._seen.wait_for(lambda: any(text in line for line in self.lines), LIMIT_S)
+            found = self._seen.wait_for(lambda: any(text in line for line in self.lines), limit_s)
         assert found, f"{text!r} did not come: {self.lines} {self.errors}"
 
     def remember_children(self) -> None:
@@ -76,9 +79,9 @@ class Run:
         for child in psutil.Process(self.process.pid).children(recursive=True):
             self.family[child.pid] = child
 
-    def end(self) -> int:
+    def end(self, limit_s: int = LIMIT_S) -> int:
         """Wait for its end; the exit code. Nothing that it started may be left."""
-        code = self.process.wait(LIMIT_S)
+        code = self.process.wait(limit_s)
         for reader in self._readers:
             reader.join()
         _, alive = psutil.wait_procs(self.family.values(), timeout=10)
@@ -129,6 +132,28 @@ def test_every_flight_arrives_once_although_workers_are_killed(tmp_path: Path) -
     assert "<script" not in page
     assert "Nothing lost, nothing duplicated" in page
     assert 'data-task="flights-in-0"' in page
+
+
+@pytest.mark.timeout(2 * LIMIT_ON_SPARK_S + 60)
+def test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_are_killed(tmp_path: Path) -> None:
+    with started(tmp_path, "--spark-cluster", "--rows", str(ROWS_ON_SPARK)) as demo:
+        demo.wait_for("a Spark worker was killed while a job ran", LIMIT_ON_SPARK_S)
+        demo.remember_children()
+        code = demo.end(LIMIT_ON_SPARK_S)
+    assert code == 0, (demo.lines, demo.errors)
+    result = json.loads(demo.lines[-1])
+    places = [result[f"rows_{place}"] for place in ("csv", "topic", "postgresql", "delta")]
+    assert places == [3 * ROWS_ON_SPARK] * 4
+    assert result["differing"] == []
+    executor, spark_worker, worker = result["killed"]
+    assert re.fullmatch(r"executor \d+", executor)
+    assert spark_worker == "a Spark worker"
+    text = "\n".join(demo.lines)
+    assert re.search(rf"{worker} was killed while it ran .*flights-in-0", text)
+    assert "Nothing lost, nothing duplicated" in text
+    page = demo.report.read_text(encoding="utf-8")
+    assert "Nothing lost, nothing duplicated" in page
+    assert 'data-task="flights-to-delta-0"' in page
 
 
 @pytest.mark.timeout(LIMIT_S + 60)
