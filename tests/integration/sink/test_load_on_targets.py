@@ -50,6 +50,10 @@ class Target(cx.SinkConnector):
             put = Put(time.monotonic(), batch.rows.num_rows, batch.rows.nbytes)
             Target.puts.setdefault(name, []).append(put)
 
+        def flush(self) -> None:
+            if self.settings.get("flushes", "true") == "false" and Path(self.settings["flush.switch"]).exists():
+                raise ValueError("No such format.")
+
 
 @pytest.fixture
 def switch(tmp_path: Path) -> Path:
@@ -97,6 +101,21 @@ def test_a_target_that_cannot_be_opened_is_the_reason_that_the_task_shows_until_
     switch.unlink()
     until(lambda: rows_put("opened") == 5, "the rows")
     assert task.runner.metrics()["retrying"] is None
+    task.stop()
+
+
+def test_a_flush_that_fails_is_the_reason_that_the_task_shows_until_one_succeeds(
+    begin: Make, committed: Make, tmp_path: Path
+) -> None:
+    no_flush = tmp_path / "no-flush"
+    no_flush.touch()
+    task, source = begin("unflushed", 5, {"flushes": "false", "flush.switch": str(no_flush)})
+    until(lambda: rows_put("unflushed") >= 10, "rows that are put again after a flush that failed")
+    assert task.runner.metrics()["retrying"] == "No such format."
+    assert committed("connect-unflushed", source) == {}
+    no_flush.unlink()
+    until(lambda: committed("connect-unflushed", source) == {f"{source}-0": 5}, "the commit")
+    until(lambda: task.runner.metrics()["retrying"] is None, "no reason any more")
     task.stop()
 
 

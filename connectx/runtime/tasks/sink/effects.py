@@ -62,6 +62,7 @@ class SinkWorld:
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._dead_lettered = 0
+        self._flush_error: str | None = None  # of the last flush: puts go on succeeding between two that fail
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
         self._metrics |= {
             "lane": core.bulk.choice.lane.value,
@@ -344,7 +345,7 @@ class SinkWorld:
             read=_number(self._metrics["read"]) + read,
             records=_number(self._metrics["records"]) + put,
             skipped=_number(self._metrics["skipped"]) + skipped,
-            retrying=None,
+            retrying=self._flush_error,
         )
         dead_letters = self._runner.errors.dead_letters - self._dead_lettered
         self._dead_lettered += dead_letters
@@ -368,7 +369,13 @@ class SinkWorld:
             self._runner.stay_alive()
             self._latency.rewound()
             log.warning("%s: flush() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+            self._runner.errors.retries += 1
+            self._flush_error = self._setup.masked(str(error) or type(error).__name__)
+            self._update(retrying=self._flush_error)
             return m.FlushFailed(str(error))
+        if self._flush_error is not None:
+            self._flush_error = None
+            self._update(retrying=None)
         return m.Flushed()
 
     def _stop_plugin(self) -> None:
