@@ -229,8 +229,8 @@ class _Flow:
     def _break(self) -> None:
         """While executors work, and a slice was committed since the last kill: kill what is next.
 
-        At once, since on a fast machine a stage lasts less than a second. A slice lies between two kills, because
-        the task fails if three jobs in a row do.
+        It is killed without a delay, since on a fast machine a stage lasts less than a second. A slice lies between two
+        kills, because the task fails if three jobs in a row do.
         """
         if self.watched.slices <= self.slices_at_kill or not _executors_work():
             return

@@ -62,7 +62,7 @@ class SinkWorld:
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._dead_lettered = 0
-        self._flush_error: str | None = None  # of the last flush: puts go on succeeding between two that fail
+        self._flush_error: str | None = None  # of the last flush: puts succeed between two that fail
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
         self._metrics |= {
             "lane": core.bulk.choice.lane.value,
