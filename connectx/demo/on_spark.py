@@ -164,7 +164,6 @@ class _Flow:
     watched: Watch = field(default_factory=Watch)
     killed: list[str] = field(default_factory=list)
     slices_at_kill: int = -1
-    rows_out: int = 0
 
     def create(self, uri: str, lake: Path) -> None:
         """Create the connectors."""

@@ -124,8 +124,8 @@ def check_exclusive(store: ObjectStore, path: str) -> bool:
     The object stays, so that later checks are one request.
 
     Raises:
-        LakeNotExclusiveError: it does not.
-        LakeUnavailableError, LakeError: as they say.
+        LakeNotExclusiveError: the storage overwrites the object.
+        LakeUnavailableError, LakeError: the storage cannot be reached, or refuses the request.
     """
     from obstore import put
     from obstore.exceptions import AlreadyExistsError, BaseError
