@@ -20,7 +20,7 @@ import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 _log = logging.getLogger(__name__)
 _STOP_MS: Final = 1_000
@@ -194,6 +194,21 @@ class KafkaNet:
         if error is not kafka_errors.NoError:
             raise error(found.error_message or f"coordinator of {key}")
         return found
+
+    async def metadata(self, topics: Iterable[str], deadline_s: float) -> Any:
+        """MetadataResponse for topics, which are not created; its brokers are known from here on."""
+        await self.authenticate(deadline_s)
+        node = await self.any_node(deadline_s)
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            max_version=9,
+        )
+        reply = await self.send(request, node, max(1.0, (deadline_s - time.monotonic()) * 1000))
+        self.learn_brokers(reply)
+        return reply
 
     def learn_brokers(self, metadata: Any) -> None:
         """Take in the brokers of a MetadataResponse. On the loop's thread only."""

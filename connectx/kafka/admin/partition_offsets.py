@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetSpec
-from kafka.protocol.metadata import MetadataRequest
 
 from connectx.errors import ClientClosedError, ConnectxError
 from connectx.kafka.kafka_errors import typed_reply
@@ -117,17 +116,7 @@ class OffsetsClient:
             raise
 
     async def _look_up_leaders(self, topics: Sequence[str], deadline_s: float) -> None:
-        await self._net.authenticate(deadline_s)
-        node = await self._net.any_node(deadline_s)
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-            max_version=9,
-        )
-        reply = await self._net.send(request, node, _remaining_ms(deadline_s))
-        self._net.learn_brokers(reply)
+        reply = await self._net.metadata(topics, deadline_s)
         for topic in reply.topics:
             _raise_for(topic.error_code, f"topic {topic.name}")
             for partition in topic.partitions:

@@ -13,7 +13,6 @@ from typing import Any, Final, assert_never
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from connectx.core.fetcher import messages as msg
 from connectx.errors import MalformedDataError
@@ -87,17 +86,7 @@ class FetcherRequests:
         self._report(msg.Unanswered(effect.request_id, reason))
 
     async def _metadata(self, topics: tuple[str, ...], deadline_s: float) -> msg.MetadataFetched:
-        await self._net.authenticate(deadline_s)
-        node = await self._net.any_node(deadline_s)
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-            max_version=9,
-        )
-        reply = await self._net.send(request, node, max(1.0, (deadline_s - time.monotonic()) * 1000))
-        self._net.learn_brokers(reply)
+        reply = await self._net.metadata(topics, deadline_s)
         leaders = {
             TopicPartition(topic.name, partition.partition_index): msg.Leader(
                 partition.leader_id, -1 if partition.leader_epoch is None else partition.leader_epoch
