@@ -11,15 +11,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 import connectx as cx
-from bench.flows import JSON, create_topic
+from bench.bulk_flows import FLOWS, Flow, Run
+from bench.flows import JSON, create_topic, postgres
 from connectx.demo.standalone import SparkStandalone
-from connectx.model.events import EventKind
+from connectx.model.events import Event, EventKind
 
 PARTITIONS = 4
 STANDALONE = "spark://"
@@ -30,18 +32,10 @@ _EVENT_S = 5.0
 _LIMIT_S = 600.0
 _COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
 _JOB_ENDS = (EventKind.TRANSACTION_COMMITTED, EventKind.BULK_STAGED)
-SCHEMA = "id INT, name STRING, amount DOUBLE, at TIMESTAMP, city STRING"
-
-
-def rows_file(folder: Path, count: int) -> Path:
-    """CSV lines of five columns, about 60 bytes each."""
-    path = folder / f"rows-{count}.csv"
-    with path.open("w") as out:
-        out.writelines(
-            f"{number},name {number},{number / 4},2020-01-01T00:00:{number % 60:02d}Z,city {number % 100}\n"
-            for number in range(count)
-        )
-    return path
+_COMMIT_EACH_SECOND = {"offset.flush.interval.ms": "1000"}
+_FAILURES = 1
+"""Jobs of a sink that may fail: the first one, because the worker creates the table."""
+_WARM_UP = 4
 
 
 class CpuTimes:
@@ -76,64 +70,67 @@ def _seconds(process: psutil.Process) -> float:
 
 
 def measure_bulk(count: int) -> Iterator[dict[str, object]]:
-    """FileSource of CSV as JSON, and DeltaSink of its topic: the tail, and the bulk lane on each master.
+    """Every connector that has a bulk lane in both lanes, and some of them on each master.
 
-    Each with four times as many records, after a run with `count` of them that warms up. Then rates that are computed,
-    not measured, for more cores.
+    A run moves `Flow.share` times `count` records, after a run with a quarter of them that warms up. Then rates for
+    more cores, which are computed, not measured.
     """
     last: dict[str, Mapping[str, Any]] = {}
     for master in MASTERS:
-        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-            folder, spark = Path(name), {"spark.master": master}
+        is_first = master == MASTERS[0]
+        flows = [flow for flow in FLOWS if is_first or flow.on_every_master]
+        with ExitStack() as stack:
+            folder, spark = Path(stack.enter_context(tempfile.TemporaryDirectory())), {"spark.master": master}
             if master == STANDALONE:
                 spark = stack.enter_context(SparkStandalone(folder / "spark")).settings
-            cluster = stack.enter_context(cx.Cluster(workers=1, faults=False, spark=spark))
-            for mode in ("never", "always") if master == MASTERS[0] else ("always",):
-                flows = {"source": _source, "sink": _sink}
-                for flow in flows.values():
-                    flow(cluster, folder, mode, count)
+            database = stack.enter_context(postgres()) if any(flow.uses_database for flow in flows) else ""
+            cluster = stack.enter_context(cx.Cluster(workers=1, faults=False, spark=spark, config=_COMMIT_EACH_SECOND))
+            for mode in ("never", "always") if is_first else ("always",):
+                bench = _Bench(cluster, folder, database, mode)
+                for flow in flows:
+                    bench.run(flow, round(flow.share * count / _WARM_UP))
                 idle_ms_per_s = _idle_ms_per_s()
-                for kind, flow in flows.items():
-                    found = {"kind": kind, "lane": "tail" if mode == "never" else "bulk", "master": master}
-                    measured = flow(cluster, folder, mode, 4 * count)
-                    last[kind] = {**measured, **worker_parts(measured, idle_ms_per_s)}
-                    yield {"measure": "bulk", **found, **last[kind]}
-    for kind, figures in last.items():
+                for flow in flows:
+                    measured = bench.run(flow, round(flow.share * count))
+                    figures = {**measured, **worker_parts(measured, idle_ms_per_s)}
+                    found = {"connector": flow.connector, "lane": "tail" if mode == "never" else "bulk"}
+                    yield {"measure": "bulk", **found, "master": master, **figures}
+                    if flow.on_every_master:
+                        last[flow.connector] = figures
+    for connector, of_bulk in last.items():
         for cores in EXECUTOR_CORES:
-            rate = computed_rate(figures, cores)
-            yield {"measure": "bulk_computed", "kind": kind, "cores": cores, "records_per_s": rate}
+            rate = computed_rate(of_bulk, cores)
+            yield {"measure": "bulk_computed", "connector": connector, "cores": cores, "records_per_s": rate}
 
 
-def _source(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, Any]:
-    """Move so many rows of a file to a new topic in one lane, with a new connector."""
-    path, name = rows_file(folder, count), _topic(mode, count)
-    create_topic(cluster, name, PARTITIONS)
-    config = {"connector.class": "FileSource", "file": str(path), "topic": name, "schema": SCHEMA}
-    return _flow(cluster, name, {**config, "bulk.mode": mode}, count)
+@dataclass
+class _Bench:
+    """Runs connectors in one lane of a cluster."""
 
+    cluster: cx.Cluster
+    folder: Path
+    database: str
+    lane: str
+    filled: set[str] = field(default_factory=set)
 
-def _sink(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, Any]:
-    """Move the rows of that topic to the lane's table, which the run that warms up has made."""
-    topic = _topic(mode, count)
-    name = f"{topic}-sink"
-    config = {
-        "connector.class": "DeltaSink",
-        "path": str(folder),
-        "topics": topic,
-        "table.name.format": f"rows-{mode}",
-        "flush.interval.ms": "1000",
-        "bulk.mode": mode,
-    }
-    return _flow(cluster, name, config, count)
-
-
-def _topic(mode: str, count: int) -> str:
-    return f"rows-{mode}-{count}"
+    def run(self, flow: Flow, count: int) -> dict[str, Any]:
+        """Move so many records: of a source to a new topic, of a sink from a topic of FileSource."""
+        writer = flow if flow.is_source else FLOWS[0]
+        topic = f"{writer.connector}-{self.lane}-{count}"
+        if flow.is_source:
+            create_topic(self.cluster, topic, PARTITIONS)
+            self.filled.add(topic)
+        elif topic not in self.filled:
+            self.run(writer, count)
+        run = Run(flow.connector, self.folder, self.database, self.lane, count, topic)
+        name = topic if flow.is_source else run.table  # a sink continues the table of its first run
+        return _flow(self.cluster, name, flow.config(run), count)
 
 
 def _flow(cluster: cx.Cluster, name: str, config: Mapping[str, str], count: int) -> dict[str, Any]:
     """From the creation of a connector until that many records are committed; also who used how much CPU time."""
     moved = jobs = 0
+    failures: list[Event] = []
     with cluster.events.subscribe() as news:  # a question to Kafka would cost the worker's process CPU time
         cpu, began_s = CpuTimes(), time.monotonic()
         connector = cluster.create(name, {**config, **JSON})
@@ -141,6 +138,9 @@ def _flow(cluster: cx.Cluster, name: str, config: Mapping[str, str], count: int)
             found = [event for event in news.get(_EVENT_S) if event.connector == name]
             moved += sum(event.data["records"] for event in found if event.kind in _COMMITS)
             jobs += sum(event.kind in _JOB_ENDS for event in found)
+            failures += [event for event in found if event.kind == EventKind.BULK_FAILED]
+            if len(failures) > _FAILURES or any(event.data.get("state") == "FAILED" for event in found):
+                raise RuntimeError(f"{name} failed: {[dict(event.data) for event in failures or found]}")
             if time.monotonic() - began_s > _LIMIT_S:
                 raise TimeoutError("the flow did not end in time")
         took_s = time.monotonic() - began_s

@@ -152,25 +152,31 @@ def bulk_tables(result: Result) -> str:
     parts = ("worker", "spark_jvm", "executors_python")
     measured = [
         [
-            *(figure["kind"], figure["lane"], figure["master"] if figure["lane"] == "bulk" else "none"),
+            *(figure["connector"], figure["lane"], figure["master"], _number(figure["records"])),
             *(_number(figure["records_per_s"]), *(_number(figure[f"{part}_us_per_record"]) for part in parts)),
-            *(_number(figure["worker_idle_ms_per_s"]), str(figure["jobs"]) if figure["lane"] == "bulk" else ""),
-            _number(figure["worker_ms_per_job"]) if figure["lane"] == "bulk" else "",
+            *((str(figure["jobs"]), _number(figure["worker_ms_per_job"])) if figure["lane"] == "bulk" else ("", "")),
+            _number(figure["worker_idle_ms_per_s"]),
         ]
         for figure in result.of("bulk")
     ]
     head = (
-        *("kind", "lane", "master", "records/s", "worker, us", "Spark's JVM, us", "Python of executors, us"),
-        *("worker without work, ms a second", "jobs", "worker besides, ms a job"),
+        *("connector", "lane", "master", "records", "records/s"),
+        *("worker, us", "Spark's JVM, us", "Python of executors, us"),
+        *("jobs", "worker besides, ms a job", "worker without work, ms a second"),
     )
     computed = [
-        [figure["kind"], str(figure["cores"]), _number(figure["records_per_s"])]
+        [figure["connector"], str(figure["cores"]), _number(figure["records_per_s"])]
         for figure in result.of("bulk_computed")
     ]
     return "\n".join(
         [
             *(result.about, "", *_rows(head, measured), ""),
-            *("Computed, not measured:", "", *_rows(("kind", "executor cores", "records/s, computed"), computed), ""),
+            *(
+                "Computed, not measured:",
+                "",
+                *_rows(("connector", "executor cores", "records/s, computed"), computed),
+                "",
+            ),
         ]
     )
 

@@ -59,10 +59,11 @@ LANES = (
     {"measure": "lake_sink", "connector": "DeltaSink", "rows_per_s": 200_000, "process_cpu_us_per_record": 2.5}
     | {"median_rows_of_a_commit": 190_000, "commit_p50_ms": 60.0, "few_rows_commit_p50_ms": 20.0},
     {"measure": "iceberg_rows_per_s", "kafka_connect": 100_000.0, "connectx": 150_000.0, "ratio": 1.5},
-    {"measure": "bulk", "kind": "source", "lane": "bulk", "master": "local[2]", "records_per_s": 50_000}
+    {"measure": "bulk", "connector": "SparkSource", "lane": "bulk", "master": "local[2]", "records": 600_000}
+    | {"records_per_s": 50_000}
     | {"worker_us_per_record": 0.2, "spark_jvm_us_per_record": 20.0, "executors_python_us_per_record": 5.0}
     | {"worker_idle_ms_per_s": 7.5, "jobs": 3, "worker_ms_per_job": 41.0},
-    {"measure": "bulk_computed", "kind": "source", "cores": 16, "records_per_s": 640_000},
+    {"measure": "bulk_computed", "connector": "SparkSource", "cores": 16, "records_per_s": 640_000},
 )
 
 
@@ -73,8 +74,8 @@ def test_figures_of_lanes_fill_their_own_tables_and_leave_those_beside_kafka_con
     plot.main(plot.Result.read(docs / "lanes.json"), docs)
     page = (docs / "performance.md").read_text()
     assert "| DeltaSink | 200,000 | 2.5 | 190,000 | 60 | 20 |" in page
-    assert "| source | bulk | local[2] | 50,000 | 0.2 | 20 | 5 | 7.5 | 3 | 41 |" in page
-    assert "| source | 16 | 640,000 |" in page
+    assert "| SparkSource | bulk | local[2] | 600,000 | 50,000 | 0.2 | 20 | 5 | 3 | 41 | 7.5 |" in page
+    assert "| SparkSource | 16 | 640,000 |" in page
     assert "| 150,000 | 100,000 | 1.5 |" in page
     of_peer = [text.partition("<!-- peer -->")[2].partition("<!-- /peer -->")[0] for text in (before, page)]
     assert of_peer[0] == of_peer[1] != ""
