@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
-from connectx.data.json.reader import parse, read_text
+from connectx.data.json.reader import are_plain_objects, parse, read_text
 from connectx.errors import ConversionError
 
 _NULL: Final = r"^[ \t\r\n]*null[ \t\r\n]*$"
@@ -25,6 +25,8 @@ def read_documents(records: pa.Array) -> Decoded:
         ConversionError: the same field is of several types.
     """
     errors = pa.nulls(len(records), pa.string())
+    if not records.null_count and _are_objects(records) and (values := _parsed(records)) is not None:
+        return Decoded(values, errors)
     records = pc.if_else(pc.fill_null(pc.match_substring_regex(records, _NULL), False), None, records)
     documents = records.drop_null()
     values = _parsed(documents) if _are_objects(documents) else None
@@ -46,7 +48,9 @@ def read_documents(records: pa.Array) -> Decoded:
 
 
 def _are_objects(documents: pa.Array) -> bool:
-    return len(documents) > 0 and bool(pc.all(pc.match_substring_regex(documents, r"^[ \t\r\n]*\{")).as_py())
+    if not len(documents) or are_plain_objects(documents):
+        return len(documents) > 0
+    return bool(pc.all(pc.match_substring_regex(documents, r"^[ \t\r\n]*\{")).as_py())
 
 
 def _parsed(documents: pa.Array, *, checked: bool = False) -> pa.Array | None:

@@ -2,7 +2,8 @@
 
 Arrow's parser reads a batch, and refuses it as a whole. Then each document is checked alone, and those that the
 check refuses, or whose values do not fit, are respelled for the parser or refused by `connectx.data.json.strict`.
-Each document is put into an envelope: what is not exactly one document breaks it, or shows beside the value.
+Where documents are not all objects, each is put into an envelope: what is not exactly one document breaks it, or shows
+beside the value.
 """
 
 from __future__ import annotations
@@ -301,33 +302,77 @@ def parse(documents: pa.Array, kind: pa.DataType | None, *, checked: bool = Fals
     """
     if not len(documents):
         return pa.array([], pa.null() if kind is None else kind)
-    head, tail, between = (pa.scalar(part, pa.large_string()) for part in ('{"v":', "}\n", ""))
     try:
-        lines = pc.binary_join_element_wise(head, documents.cast(pa.large_string()), tail, between)
+        documents.cast(pa.string())
     except pa.ArrowInvalid:
         return None  # not UTF-8, which the parser does not check
-    text = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
-    if not checked and _may_hold_constants(documents, text):
-        return None
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
+    values = None
+    if (kind is None or pa.types.is_struct(kind)) and are_plain_objects(documents):
+        found = _table(_lines(documents), None if kind is None else pa.schema(list(kind)), checked)
+        if found is None:
+            return None
+        if found.num_columns:
+            values = pa.StructArray.from_arrays(_columns(found), fields=list(found.schema))
+    if values is None:
+        enveloped = pc.binary_join_element_wise(_large(b'{"v":'), _large(documents), _large(b"}"), _large(b""))
+        found = _table(_lines(enveloped), None if kind is None else pa.schema([("v", kind)]), checked)
+        if found is None or found.column_names != ["v"]:
+            return None
+        (values,) = _columns(found)
+    holds_constants = not checked and not _is_finite(values) and _hold_constants(documents)
+    return None if holds_constants or len(values) != len(documents) else values
+
+
+def are_plain_objects(documents: pa.Array) -> bool:
+    """Whether each document begins and ends with a brace.
+
+    Lines of such documents need no envelope. A line that ends within an object or a text is an error of syntax: an
+    opening brace cannot follow a closing one in an object, and no text contains a line feed. So each line has one
+    object or more, and the number of rows shows whether one has more.
+    """
+    return bool(pc.all(pc.and_(pc.starts_with(documents, b"{"), pc.ends_with(documents, b"}"))).as_py())
+
+
+def _lines(documents: pa.Array) -> pa.Buffer:
+    """Each document and a line feed."""
+    parts = pa.concat_arrays([documents.cast(pa.large_binary()), pa.array([b""], pa.large_binary())])
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(parts)], pa.int64()), parts)
+    return pc.binary_join(whole, _large(b"\n"))[0].as_buffer()
+
+
+def _large(part: bytes | pa.Array) -> pa.Scalar | pa.Array:
+    """The type whose columns may be larger than 2 GB."""
+    return pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part.cast(pa.large_binary())
+
+
+def _table(lines: pa.Buffer, schema: pa.Schema | None, checked: bool) -> pa.Table | None:
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=lines.size + 1)
     parsing = arrow_json.ParseOptions(
-        explicit_schema=None if kind is None else pa.schema([("v", kind)]),
-        unexpected_field_behavior="ignore" if checked and kind is not None else "infer",
+        explicit_schema=schema, unexpected_field_behavior="ignore" if checked and schema is not None else "infer"
     )
     try:
-        table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
+        return arrow_json.read_json(pa.BufferReader(lines), read_options=reading, parse_options=parsing)
     except pa.ArrowInvalid:
         return None
-    if table.column_names != ["v"] or table.num_rows != len(documents):
-        return None
-    values = table["v"]
-    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 
-def _may_hold_constants(documents: pa.Array, text: pa.Buffer) -> bool:
-    """True where a document may hold NaN or Infinity, which the parser takes for numbers."""
-    raw = text.to_pybytes()
-    return (b"NaN" in raw or b"Inf" in raw) and bool(pc.any(pc.match_substring_regex(documents, _CONSTANT)).as_py())
+def _columns(table: pa.Table) -> list[pa.Array]:
+    return [column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) for column in table.columns]
+
+
+def _is_finite(values: pa.Array) -> bool:
+    """False where a value is NaN or infinite, as the parser reads the constants that JSON does not have."""
+    kind, types = values.type, pa.types
+    if types.is_struct(kind):
+        return all(_is_finite(values.field(index)) for index in range(kind.num_fields))
+    if is_list(kind):
+        return _is_finite(values.flatten())
+    return not types.is_floating(kind) or pc.all(pc.is_finite(values)).as_py() is not False
+
+
+def _hold_constants(documents: pa.Array) -> bool:
+    """Whether a document may hold NaN or Infinity."""
+    return bool(pc.any(pc.match_substring_regex(documents, _CONSTANT)).as_py())
 
 
 def respelled_type(kind: pa.DataType) -> pa.DataType:

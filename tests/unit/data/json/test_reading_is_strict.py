@@ -237,3 +237,11 @@ def test_any_documents_are_read_or_refused_as_by_the_obvious_reader(records: lis
 def test_documents_cannot_make_up_for_each_other() -> None:
     for pair in itertools.product(DOUBTFUL[:10], DOUBTFUL[:10]):
         check_all(list(pair), FLAT)
+
+
+SPANNING = [b'{"s":"}', b'{","l":1}', b"{}{}", b'{"n":{"x":1}', b'{"l":1}{"l":2}', b'{"l":3}']
+
+
+def test_objects_that_begin_and_end_with_braces_cannot_make_up_for_each_other() -> None:
+    for three in itertools.product(SPANNING, repeat=3):
+        check_all(list(three), FLAT)
