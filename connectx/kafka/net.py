@@ -153,6 +153,18 @@ class KafkaNet:
             await self.sleep(min(delay_s, max(0.0, deadline_s - time.monotonic())))
         await manager.get_connection(node_id)
 
+    async def connect_to_all(self, deadline_s: float) -> None:
+        """Connect to every broker of the cluster.
+
+        Raises:
+            KafkaError: one cannot be reached, or not in time.
+        """
+        manager = self._client._manager
+        await self.any_node(deadline_s)
+        for broker in manager.cluster.brokers():
+            connecting = self._client._net.call_soon_with_future(manager.get_connection, broker.node_id)
+            await manager.wait_for(connecting, max(1.0, (deadline_s - time.monotonic()) * 1000))
+
     async def send(self, request: Any, node_id: int | str, timeout_ms: float) -> Any:
         """Send a request to a node and wait for its answer. A connection that does not answer in time is closed.
 

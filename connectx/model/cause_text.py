@@ -26,6 +26,7 @@ from connectx.model.causes import (
     DataCause,
     DelayOver,
     EagerRebalance,
+    ExecutorsWithoutKafka,
     FaultAsked,
     FaultCause,
     FaultOfChaos,
@@ -290,6 +291,8 @@ def _lane(cause: LaneReason) -> str:
             return f"{_mb(waiting_bytes)} wait, and Spark's cores are {known}, less than {least}"
         case MuchWaits(waiting_bytes, cores):
             return f"{_mb(waiting_bytes)} wait, and Spark has {cores} cores"
+        case ExecutorsWithoutKafka(obstacle):
+            return f"Spark's executors cannot reach Kafka: {obstacle}"
         case NothingPolled():
             return "nothing was polled yet"
         case LagUnknown():

@@ -420,6 +420,13 @@ class MuchWaits(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class ExecutorsWithoutKafka(Shown):
+    """Spark's executors cannot reach Kafka; `obstacle` is what they met."""
+
+    obstacle: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class NothingPolled(Shown):
     """The first choice of a source, before anything was polled."""
 
@@ -518,7 +525,9 @@ DataCause = (
     | RefusedByKafka
     | RecordsFailed
 )
-LaneReason = BulkModeSet | LaneObstacle | LittleWaits | FewCores | MuchWaits | NothingPolled | LagUnknown
+LaneReason = (
+    BulkModeSet | LaneObstacle | LittleWaits | FewCores | MuchWaits | ExecutorsWithoutKafka | NothingPolled | LagUnknown
+)
 FaultCause = ThreadEnded | FaultAsked | FaultScheduled | FaultOfChaos
 Cause = (
     JoinReason

@@ -61,6 +61,7 @@ class EventKind(StrEnum):
     PARTITIONS_LOST = "partitions_lost"
     RECORDS_SKIPPED = "records_skipped"
     LANE_CHANGED = "lane_changed"
+    BULK_SENT_BY_WORKER = "bulk_sent_by_worker"
     BULK_STARTED = "bulk_started"
     BULK_STAGED = "bulk_staged"
     BULK_FAILED = "bulk_failed"

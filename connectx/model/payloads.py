@@ -532,6 +532,14 @@ class LaneChanged(_Payload):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class BulkSentByWorker(_Payload):
+    """From here on executors make a source's record batches, and the worker sends them."""
+
+    kind: ClassVar = EventKind.BULK_SENT_BY_WORKER
+    has_reason: ClassVar = True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class BulkStarted(_Payload):
     """A sink's job on Spark's executors began; `ranges` are the first offset and the end of each partition."""
 
@@ -634,6 +642,7 @@ Payload = (
     | PartitionsLost
     | RecordsSkipped
     | LaneChanged
+    | BulkSentByWorker
     | BulkStarted
     | BulkStaged
     | BulkFailed

@@ -49,6 +49,7 @@ class Chaos:
         kinds = list(FAULTS)
         self.kinds = [kinds.pop(self.chooser.pick(len(kinds))) for _ in range(self.chooser.pick(6))]
         self.world.source_bulk = tuple(BulkMode)[len(self.kinds) % 3]
+        self.world.executors_reach_kafka = len(self.kinds) % 2 == 0
         self.faults = Faults(self.world, self.chooser)
         self.replies: list[Done | Refused] = []
         self.asked = 0

@@ -693,7 +693,7 @@ MUTANTS = (
     Mutant("offsets before acknowledgement", offsets_before_acknowledgement, (2, 3), 34),
     Mutant("offset ahead of its records", source_moves_without_its_records, (2, 3), 3),
     Mutant("a job is done before Kafka has its records", job_done_too_early, (2, 3), 1),
-    Mutant("offsets read to the stable end only", offsets_read_to_the_stable_end, (2, 3), 197),
+    Mutant("offsets read to the stable end only", offsets_read_to_the_stable_end, (2, 3), 102),
     Mutant("sink commits partitions that it lost", sink_commits_what_it_lost, (8,), 15),
     Mutant("sink commits before put", sink_commits_before_put, (8,), 43),
     Mutant("sink commits before flush", sink_does_not_flush, (8,), 3),

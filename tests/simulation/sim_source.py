@@ -196,6 +196,8 @@ class SimSource(SimTask):
                 return m.Waiting(waiting)
             case m.QueryCores():
                 return m.CoresKnown(8)
+            case m.QueryRoute():
+                return m.RouteKnown(None if self.world.executors_reach_kafka else "no route")
             case m.PollBulk():
                 return self.poll_bulk()
             case m.RunBulk():
@@ -290,10 +292,31 @@ class SimSource(SimTask):
     def run_bulk(self, effect: m.RunBulk) -> None:
         """Lend the transaction, let an executor send, and take the loan back when it is done or has failed."""
         self.job = None
+        if effect.by_worker:
+            self.wait_for(self.sent_by_worker(effect))
+            return
         targets = tuple(TopicPartition(topic_of(self.connector), number) for number in range(TOPIC_PARTITIONS))
         if self.order.exactly_once:
             self.live.handle(msg.Lend(targets))
         self.wait_for(lambda: self.bulk_outcome(effect))
+
+    def sent_by_worker(self, effect: m.RunBulk) -> Callable[[], Found]:
+        """Send what executors made; it is done when the producer has all answers."""
+        partition, read = self.at_hand
+        target = TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS)
+        kept = [(partition, number) for number in read if not is_dropped(number)]
+        self.live.append((target, kept))
+
+        def sent() -> Found:
+            if (refused := self.refusal()) is not None:
+                return refused
+            if not self.live.is_settled:
+                return None
+            self.positions[partition] = read[-1] + 1
+            dropped = len(read) - len(kept)
+            return m.BulkSent(effect.slice_number, len(kept), dropped, "dropped by a transform" if dropped else "")
+
+        return sent
 
     def bulk_outcome(self, effect: m.RunBulk) -> Found:
         partition, read = self.at_hand

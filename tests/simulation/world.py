@@ -83,6 +83,7 @@ class World:
         self.spark_cores = 8
         self.at_least_once_sinks = False
         self.source_bulk = BulkMode.NEVER
+        self.executors_reach_kafka = True
         self.broker = Broker()
         self.broker.transactions.transaction_version = protocol
         for topic, partitions in EXISTING.items():

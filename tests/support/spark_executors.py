@@ -78,6 +78,27 @@ class Reader(DataSourceStreamReader):
         return ((number, cx.__file__, __file__) for number in range(*partition.value))
 """
 
+# Python imports it at its start: a firewall of executors, whose file lists the ports that are closed.
+FIREWALL = """
+import pathlib
+import socket
+
+CLOSED = pathlib.Path(__file__).with_name("closed_ports")
+
+
+def guarded(connect):
+    def guard(self, address):
+        if isinstance(address, tuple) and CLOSED.exists() and str(address[1]) in CLOSED.read_text().split():
+            raise ConnectionRefusedError(111, "Connection refused")
+        return connect(self, address)
+
+    return guard
+
+
+for name in ("connect", "connect_ex"):
+    setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+"""
+
 
 @contextmanager
 def held_while_sending(bootstrap_servers: str, topic: str, partitions: int = 1) -> Iterator[None]:
@@ -159,6 +180,33 @@ def _killed(cluster: cx.Cluster, folder: Path) -> Mapping[str, Any]:
     }
 
 
+def _without_a_route(cluster: cx.Cluster, folder: Path) -> Mapping[str, Any]:
+    """Files read by executors that cannot connect to Kafka, with and without transactions."""
+    path = folder / "many.csv"
+    path.write_text("".join(f"{number},{'x' * (number % 90)}\n" for number in range(ROWS)))
+    closed = folder / "firewall" / "closed_ports"
+    closed.write_text("\n".join(server.rpartition(":")[2] for server in cluster.bootstrap_servers.split(",")))
+    topic = create_topic(cluster.bootstrap_servers, "remote", 2)
+    source = {"connector.class": "FileSource", "file": str(path), "topic": topic, "schema": "id INT, pad STRING"}
+    cluster.create("remote", {**source, **JSON, "bulk.mode": "always"})
+    cluster.wait_committed("remote", ROWS, timeout=WAIT_S)
+    closed.unlink()
+    verdict = cluster.check(timeout=WAIT_S)
+    by_partition: dict[int, list[int]] = {0: [], 1: []}
+    for message in read_all(cluster.bootstrap_servers, topic):
+        by_partition[message.partition()].append(json.loads(message.value())["id"])
+    return {
+        "exact": sorted([*by_partition[0], *by_partition[1]]) == list(range(ROWS)),
+        "in_order": all(ids == sorted(ids) for ids in by_partition.values()),
+        "answer": verdict.answer,
+        "harm": [verdict.lost, verdict.duplicated, verdict.reordered],
+        "reasons": [
+            event.data["reason"] for event in cluster.events.find(EventKind.BULK_SENT_BY_WORKER, connector="remote")
+        ],
+        "failed": len(cluster.events.find(EventKind.BULK_FAILED, connector="remote")),
+    }
+
+
 def _killed_in_a_sink(cluster: cx.Cluster, folder: Path) -> Mapping[str, Any]:
     """A topic written to PostgreSQL by executors, of which one is killed while both have copied half of their rows."""
     topic = create_topic(cluster.bootstrap_servers, "sunk", 2)
@@ -194,10 +242,15 @@ def main(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     python = bare_python(folder / "bare")
     without = subprocess.run([python, "-c", "import connectx"], cwd=folder, env={}, check=False, capture_output=True)
-    settings = {"spark.master": MASTER, "spark.pyspark.python": str(python), "spark.executorEnv.PYTHONPATH": ""}
+    firewall = folder / "firewall"
+    firewall.mkdir()
+    (firewall / "sitecustomize.py").write_text(FIREWALL)
+    of_executors = {"spark.pyspark.python": str(python), "spark.executorEnv.PYTHONPATH": str(firewall)}
+    settings = {"spark.master": MASTER, **of_executors}
     found: dict[str, Any] = {"bare": without.returncode != 0}
     with cx.Cluster(workers=1, spark=settings, faults=False) as classic:
         until(lambda: executor_cores(SparkSession.builder.getOrCreate()) == 2, "both executors")
+        found["remote"] = _without_a_route(classic, folder)
         found["killed"] = _killed(classic, folder)
         found["sunk"] = _killed_in_a_sink(classic, folder)
         found["classic"] = {mode: _where_code_was_read(classic, f"c-{mode}", mode) for mode in ("never", "always")}

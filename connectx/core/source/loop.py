@@ -23,7 +23,7 @@ from connectx.core.source.bulk import BulkLane
 from connectx.core.source.messages import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
 from connectx.core.source.progress import Retry, SourceProgress, SourceTaskSettings, next_retry
 from connectx.model import causes, payloads
-from connectx.model.causes import Cause, DataCause, RecordsFailed
+from connectx.model.causes import Cause, DataCause, ExecutorsWithoutKafka, RecordsFailed
 from connectx.model.events import Transition
 from connectx.model.payloads import Payload, StepName
 from connectx.model.states import TransactionBoundary
@@ -32,6 +32,7 @@ _LoopAnswer = (
     msg.Polled
     | msg.Waiting
     | msg.CoresKnown
+    | msg.RouteKnown
     | msg.BulkPolled
     | msg.BulkSent
     | msg.BulkFailed
@@ -194,7 +195,9 @@ class SourceTaskCore:
         match stimulus:
             case msg.Polled():
                 self._on_polled(stimulus, step, now_ms)
-            case msg.Waiting() | msg.CoresKnown() | msg.BulkPolled() | msg.BulkSent() | msg.BulkFailed():
+            case msg.Waiting() | msg.CoresKnown() | msg.RouteKnown():
+                self._on_bulk(stimulus, step, now_ms)
+            case msg.BulkPolled() | msg.BulkSent() | msg.BulkFailed():
                 self._on_bulk(stimulus, step, now_ms)
             case msg.PolledNothing(boundary):
                 self.asked, self.retry, self.idle_next = boundary, None, True
@@ -290,7 +293,7 @@ class SourceTaskCore:
             self.aborting = False
             self._commit(step)
         elif self.bulk.job is not None:
-            step.effects.append(msg.RunBulk(self.bulk.run(now_ms)))
+            self._run_bulk(step, now_ms)
         else:
             self._proceed(step, now_ms)
 
@@ -308,7 +311,7 @@ class SourceTaskCore:
 
     def _on_bulk(
         self,
-        stimulus: msg.Waiting | msg.CoresKnown | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
+        stimulus: msg.Waiting | msg.CoresKnown | msg.RouteKnown | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
         step: msg.SourceStep,
         now_ms: int,
     ) -> None:
@@ -318,13 +321,17 @@ class SourceTaskCore:
             case msg.CoresKnown(cores):
                 self.bulk.cores_known(cores, now_ms)
                 self._poll_in_lane(step, now_ms)
+            case msg.RouteKnown(obstacle):
+                if self.bulk.route_known(obstacle, now_ms):
+                    self._record(step, payloads.BulkSentByWorker(), ExecutorsWithoutKafka(obstacle or ""))
+                self._poll_in_lane(step, now_ms)
             case msg.BulkPolled():
                 self.retry = None
                 self.bulk.begin(stimulus)
                 if self.settings.exactly_once and not self.transaction_open:
                     step.effects.append(msg.BeginTransaction())
                 else:
-                    step.effects.append(msg.RunBulk(self.bulk.run(now_ms)))
+                    self._run_bulk(step, now_ms)
             case msg.BulkSent():
                 self._on_bulk_sent(stimulus, step, now_ms)
             case msg.BulkFailed(_, error):
@@ -349,8 +356,13 @@ class SourceTaskCore:
             step.effects.append(msg.Poll(self.progress.position))
         elif self.progress.pending:
             self._commit(step)
+        elif self.bulk.needs_route(now_ms):
+            step.effects.append(msg.QueryRoute())
         else:
             step.effects.append(msg.PollBulk(self.progress.position, self.bulk.slice_bytes))
+
+    def _run_bulk(self, step: msg.SourceStep, now_ms: int) -> None:
+        step.effects.append(msg.RunBulk(self.bulk.run(now_ms), by_worker=self.bulk.by_worker))
 
     def _on_bulk_sent(self, sent: msg.BulkSent, step: msg.SourceStep, now_ms: int) -> None:
         if sent.filtered:

@@ -101,6 +101,11 @@ class QueryCores:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryRoute:
+    """Ask whether Spark's executors can reach Kafka; answered by RouteKnown."""
+
+
+@dataclass(frozen=True, slots=True)
 class PollBulk:
     """Let the plugin name about `max_bytes` for executors to read. Answered by BulkPolled, PolledNothing or PollFailed.
 
@@ -115,10 +120,12 @@ class PollBulk:
 class RunBulk:
     """Let executors read, convert and send a slice into the open transaction. Answered by BulkSent or BulkFailed.
 
-    Without transactions, all records are acknowledged when it is answered by BulkSent.
+    With `by_worker` executors only make the batches, and the worker sends them. Without transactions, all records are
+    acknowledged when it is answered by BulkSent.
     """
 
     slice_number: int
+    by_worker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +252,7 @@ SourceAction = (
     | Poll
     | QueryWaiting
     | QueryCores
+    | QueryRoute
     | PollBulk
     | RunBulk
     | ConvertAgain
@@ -337,6 +345,13 @@ class CoresKnown:
     """Answer to QueryCores; None when Spark could not be asked."""
 
     cores: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteKnown:
+    """Answer to QueryRoute: why executors cannot reach Kafka; None if they can."""
+
+    obstacle: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +511,7 @@ SourceStimulus = (
     | Polled
     | Waiting
     | CoresKnown
+    | RouteKnown
     | BulkPolled
     | BulkSent
     | BulkFailed

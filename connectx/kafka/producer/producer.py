@@ -100,7 +100,7 @@ class KafkaProducer:
         self._last_number = 0
         self._topics: dict[str, tuple[PartitionsOf, float]] = {}
         self._topic_errors: dict[str, str] = {}
-        net = KafkaNet(_connection_settings(self._config, options))
+        net = KafkaNet(connection_settings(self._config, options))
         self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._report, self._changed)
         with self._changed:  # abandon stops the thread, or finds none
             net.start()
@@ -550,7 +550,8 @@ class KafkaProducer:
         )
 
 
-def _connection_settings(config: Mapping[str, Any], options: ProducerOptions) -> ClientConfig:
+def connection_settings(config: Mapping[str, Any], options: ProducerOptions) -> ClientConfig:
+    """Settings of a producer's connections, for KafkaNet."""
     whole = ClientConfig({**_CONNECTION_DEFAULTS, **config})
     return kafka_python_config(
         whole, request_timeout_ms=options.request_timeout_ms, metadata_max_age_ms=options.metadata_max_age_ms

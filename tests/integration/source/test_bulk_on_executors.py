@@ -39,6 +39,13 @@ def test_in_the_tail_only_what_reads_runs_on_executors(found: dict[str, Any]) ->
     assert [".zip/" in files[part][0] for part in ("connectx", "module", "ran")] == [True, True, False]
 
 
+def test_without_a_route_to_kafka_executors_make_the_batches_and_the_worker_sends_them(found: dict[str, Any]) -> None:
+    remote = found["remote"]
+    (reason,) = remote.pop("reasons")
+    assert reason.startswith("Spark's executors cannot reach Kafka: ")
+    assert remote == {"exact": True, "in_order": True, "answer": "valid", "harm": [0, 0, 0], "failed": 0}
+
+
 def test_an_executor_that_is_killed_while_it_sends_loses_and_doubles_nothing(found: dict[str, Any]) -> None:
     killed = found["killed"]
     assert killed["committed_before"] == 0

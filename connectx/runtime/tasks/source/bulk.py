@@ -1,6 +1,7 @@
 """Bulk slices of a source task: the size of its backlog, the next slice, and the Spark job.
 
-The task's thread waits for the job. It lends the job its transaction, and takes the loan back whatever happens.
+The task's thread waits for the job. It lends the job its transaction, and takes the loan back whatever happens. If
+executors cannot reach Kafka, there is no loan: the thread sends what the job made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from connectx.core.source.messages import (
     PolledNothing,
     PollFailed,
     QueryWaiting,
+    RouteKnown,
     RunBulk,
     SourceAction,
     SourceStimulus,
@@ -97,6 +99,19 @@ class SourceBulk:
             log.warning("%s: Spark does not report its cores: %s", self._setup.task, error)
             return CoresKnown(None)
 
+    def route(self) -> RouteKnown:
+        """Let an executor connect to Kafka. If Spark fails to ask, the job will show why."""
+        from connectx.runtime.tasks.source.bulk_job import obstacle_of_executors
+
+        try:
+            self._ship()
+            obstacle = obstacle_of_executors(self._spark.session(), _of_executors(self._setup))
+        except Exception as error:
+            self._runner.checkpoint()
+            log.warning("%s: Spark does not report whether executors reach Kafka: %s", self._setup.task, error)
+            return RouteKnown(None)
+        return RouteKnown(None if obstacle is None else self._setup.masked(obstacle))
+
     def poll(self, effect: PollBulk) -> SourceStimulus:
         """Let the plugin name a slice."""
         try:
@@ -122,11 +137,12 @@ class SourceBulk:
         polled, self._polled = self._polled, None
         assert polled is not None, "a slice was polled before its job runs"
         topics = self._topics_of(polled)
-        loan = self._producer.lend(topics) if self._setup.loop.exactly_once else None
+        lends = self._setup.loop.exactly_once and not effect.by_worker
+        loan = self._producer.lend(topics) if lends else None
         outcome: Outcome | None = None
         failed: str | None = "the job was interrupted"
         try:
-            outcome = self._job(polled, topics, loan, effect.slice_number)
+            outcome = self._job(polled, topics, loan, effect)
             failed = outcome.failed
         except Exception as error:
             self._runner.checkpoint()
@@ -176,16 +192,19 @@ class SourceBulk:
         self._topics.ensure(topics)
         return topics
 
-    def _job(self, polled: Slice, topics: Sequence[str], loan: Loan | None, slice_number: int) -> Outcome:
-        from connectx.runtime.tasks.source.bulk_job import Recipe, run_job
+    def _ship(self) -> None:
+        if not self._is_shipped:
+            ship(self._spark.session(), self._setup.modules())
+            self._is_shipped = True
+
+    def _job(self, polled: Slice, topics: Sequence[str], loan: Loan | None, effect: RunBulk) -> Outcome:
+        from connectx.runtime.tasks.source.bulk_job import Recipe, run_job, run_job_without_kafka
 
         setup = self._setup
-        if not self._is_shipped:
-            ship(self._spark.session(), setup.modules())
-            self._is_shipped = True
+        self._ship()
         partitions = {topic: self._producer.partitions(topic) for topic in topics}
         recipe = Recipe(
-            slice_number=slice_number,
+            slice_number=effect.slice_number,
             topic=polled.topic,
             partitions=partitions,
             chain=setup.chain,
@@ -197,8 +216,10 @@ class SourceBulk:
             loan=loan,
             now_ms=time.time_ns() // 1_000_000,
         )
-        tasks = min(sum(found.count for found in partitions.values()), self.cores().cores or 1)
         assert not isinstance(polled.rows, tuple), "executors read one DataFrame"
+        if effect.by_worker:
+            return run_job_without_kafka(polled.rows, recipe, self._producer)
+        tasks = min(sum(found.count for found in partitions.values()), self.cores().cores or 1)
         return run_job(polled.rows, recipe, tasks)
 
 

@@ -7,6 +7,8 @@ the second send the batches, each partition's in one task and in the order of th
 A second attempt of a sending task sends nothing: the first one may have been half done. Where Spark repeats the whole
 stage, Kafka's sequences keep the batches from being taken twice: a repeated one is a duplicate or out of order. A task
 reports what went wrong as a row, because Spark would answer an exception with a second attempt, and show its error.
+
+Where executors cannot reach Kafka, the job has the first stage only: the worker collects the batches and sends them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
@@ -24,12 +26,13 @@ from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError, TransformError
 from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
 from connectx.kafka.producer.producer import KafkaProducer
+from connectx.kafka.reachability import connection_obstacle
 from connectx.kafka.settings.producer_options import producer_options
 from connectx.model.ids import TopicPartition
 from connectx.protocol.record_batches import Compression, RecordSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from connectx.data.converter import Converter
     from connectx.data.headers import HeaderConverter
@@ -51,6 +54,8 @@ _OUTCOME: Final = pa.schema(
         **{"why": pa.string(), "failed": pa.string()},
     }
 )
+_ROUTE_TIMEOUT_S: Final = 5.0
+_BATCHES_AT_A_TIME: Final = 64  # that the worker makes Python objects of
 _KINDS: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
 
 
@@ -113,18 +118,57 @@ def run_job(rows: DataFrame, recipe: Recipe, tasks: int) -> Outcome:
     Raises whatever Spark raises; then records may have been sent.
     """
 
+    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return send_batches(recipe, batches)
+
+    batches = _encoded(rows, recipe).repartition(max(1, tasks), "topic", "partition")
+    sorted_ones = batches.sortWithinPartitions("topic", "partition", "task", "number")
+    return outcome_of(sorted_ones.mapInArrow(send, _ddl(_OUTCOME)).toArrow().to_pylist())
+
+
+def run_job_without_kafka(rows: DataFrame, recipe: Recipe, producer: KafkaProducer) -> Outcome:
+    """Let executors make the batches, collect them, and send them with the worker's producer.
+
+    Nothing is sent unless all rows became records. Raises whatever Spark raises, and what `send_batch` raises.
+    """
+    import pyarrow.compute as pc
+
+    made = _encoded(rows, recipe).toArrow()
+    is_batch = pc.is_valid(made["data"])
+    counts = [_counted(row) for row in made.filter(pc.invert(is_batch)).to_pylist()]
+    if any(count["failed"] is not None for count in counts):
+        return outcome_of(counts)
+    batches = made.filter(is_batch).sort_by([("task", "ascending"), ("number", "ascending")])
+    del made
+    sent: dict[TopicPartition, tuple[int, int]] = {}
+    for part in batches.to_batches(max_chunksize=_BATCHES_AT_A_TIME):
+        for row in part.to_pylist():
+            _send(producer, _batch_of(row, recipe.config), sent)
+    while not producer.flush(1):
+        pass
+    return outcome_of([*counts, *_sent(sent, late=False)])
+
+
+def obstacle_of_executors(session: SparkSession, config: Mapping[str, Any]) -> str | None:
+    """Why an executor cannot reach Kafka; None if it can. One executor is asked for all."""
+
+    def ask(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            obstacle = connection_obstacle(config, _ROUTE_TIMEOUT_S)
+            yield pa.RecordBatch.from_pydict({"obstacle": pa.array([obstacle], pa.string())})
+
+    (row,) = session.range(0, 1, 1, 1).mapInArrow(ask, "obstacle STRING").toArrow().to_pylist()
+    return cast("str | None", row["obstacle"])
+
+
+def _encoded(rows: DataFrame, recipe: Recipe) -> DataFrame:
     columns = rows.schema
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (named_rows(pa.Table.from_batches([batch]), columns) for batch in batches)
         return encode_rows(recipe, tables)
 
-    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return send_batches(recipe, batches)
-
-    batches = rows.mapInArrow(encode, _ddl(_BATCH)).repartition(max(1, tasks), "topic", "partition")
-    sorted_ones = batches.sortWithinPartitions("topic", "partition", "task", "number")
-    return outcome_of(sorted_ones.mapInArrow(send, _ddl(_OUTCOME)).toArrow().to_pylist())
+    return rows.mapInArrow(encode, _ddl(_BATCH))
 
 
 def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
@@ -177,7 +221,8 @@ def send_batches(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> Iterator[
     """Send batches, wait until Kafka has all of them, and yield how many records there were by partition."""
     _, attempt = _this_task()
     if attempt > 0:
-        yield _failure("the first attempt of a task that sends records has failed, and a second one sends none")
+        failure = "the first attempt of a task that sends records has failed, and a second one sends none"
+        yield _row(_OUTCOME, **_failure(failure))
         return
     producer = KafkaProducer(recipe.config)
     sent: dict[TopicPartition, tuple[int, int]] = {}
@@ -186,23 +231,31 @@ def send_batches(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> Iterator[
         for batch in batches:
             for row in batch.to_pylist():
                 if row["data"] is None:
-                    yield _counted(row)
+                    yield _row(_OUTCOME, **_counted(row))
                     continue
                 if not is_open:
                     producer.init(recipe.loan)
                     is_open = True
-                encoded = _batch_of(row, recipe.config)
-                producer.send_batch(encoded)
-                records, size_bytes = sent.get(encoded.target, (0, 0))
-                sent[encoded.target] = records + encoded.records.count, size_bytes + encoded.records.size_bytes
+                _send(producer, _batch_of(row, recipe.config), sent)
         while is_open and not producer.flush(1):
             pass
     except ConnectxError as error:
         producer.abandon()
-        yield _failure(str(error))
+        yield _row(_OUTCOME, **_failure(str(error)))
         return
     late = producer.may_arrive_late
     producer.close()
+    for outcome in _sent(sent, late=late):
+        yield _row(_OUTCOME, **outcome)
+
+
+def _send(producer: KafkaProducer, batch: EncodedBatch, sent: dict[TopicPartition, tuple[int, int]]) -> None:
+    producer.send_batch(batch)
+    records, size_bytes = sent.get(batch.target, (0, 0))
+    sent[batch.target] = records + batch.records.count, size_bytes + batch.records.size_bytes
+
+
+def _sent(sent: Mapping[TopicPartition, tuple[int, int]], *, late: bool) -> Iterator[dict[str, Any]]:
     for target, (records, size_bytes) in sent.items():
         yield _outcome(topic=target.topic, partition=target.partition, records=records, bytes=size_bytes, late=late)
 
@@ -235,20 +288,20 @@ def _batch_of(row: Mapping[str, Any], config: Mapping[str, Any]) -> EncodedBatch
     return EncodedBatch(TopicPartition(row["topic"], row["partition"]), records, range(row["records"]), row["largest"])
 
 
-def _counted(row: Mapping[str, Any]) -> pa.RecordBatch:
+def _counted(row: Mapping[str, Any]) -> dict[str, Any]:
     """The counts of a task of the first stage."""
     if row["failed"] is not None:
         return _failure(row["failed"])
     return _outcome(expected=row["records"], filtered=row["filtered"], bad=row["bad"], why=row["why"])
 
 
-def _failure(why: str) -> pa.RecordBatch:
+def _failure(why: str) -> dict[str, Any]:
     return _outcome(failed=why, late=True)
 
 
-def _outcome(**columns: Any) -> pa.RecordBatch:
+def _outcome(**columns: Any) -> dict[str, Any]:
     zeros = dict.fromkeys(("records", "bytes", "expected", "filtered", "bad"), 0)
-    return _row(_OUTCOME, **{"partition": -1, "late": False, **zeros, **columns})
+    return {**dict.fromkeys(_OUTCOME.names), "partition": -1, "late": False, **zeros, **columns}
 
 
 def _row(schema: pa.Schema, **columns: Any) -> pa.RecordBatch:

@@ -36,6 +36,7 @@ from connectx.core.source.messages import (
     Polled,
     PollFailed,
     QueryCores,
+    QueryRoute,
     QueryWaiting,
     ReadOffsets,
     RunBulk,
@@ -175,6 +176,8 @@ class SourceWorld:
                 return self._bulk.waiting(effect)
             case QueryCores():
                 return self._bulk.cores()
+            case QueryRoute():
+                return self._bulk.route()
             case PollBulk():
                 return self._bulk.poll(effect)
             case RunBulk():

@@ -28,9 +28,11 @@ from connectx.core.source.messages import (
     Polled,
     PolledNothing,
     QueryCores,
+    QueryRoute,
     QueryWaiting,
     ReportFailed,
     ReportStopped,
+    RouteKnown,
     RunBulk,
     SliceSent,
     SourceEffect,
@@ -58,10 +60,12 @@ def with_bulk(settings: SourceTaskSettings | None = None, mode: BulkMode = BulkM
     return working(replace(settings or exactly_once(), lanes=LaneSettings(mode)))
 
 
-def waits(core: SourceTaskCore, size_bytes: int, now_ms: int = 0) -> list[SourceEffect]:
-    """So many bytes wait, and Spark has 8 cores if it is asked."""
+def waits(core: SourceTaskCore, size_bytes: int, now_ms: int = 0, obstacle: str | None = None) -> list[SourceEffect]:
+    """So many bytes wait; if Spark is asked, it has 8 cores, and an obstacle on the way to Kafka or none."""
     effects = run(core, Waiting(size_bytes), now_ms=now_ms)
-    return run(core, CoresKnown(8), now_ms=now_ms) if effects == [QueryCores()] else effects
+    if effects == [QueryCores()]:
+        effects = run(core, CoresKnown(8), now_ms=now_ms)
+    return run(core, RouteKnown(obstacle), now_ms=now_ms) if effects == [QueryRoute()] else effects
 
 
 def running(core: SourceTaskCore) -> SourceTaskCore:
@@ -101,9 +105,11 @@ def test_many_bytes_go_to_executors_and_the_change_is_recorded() -> None:
     core = with_bulk()
     assert run(core, Waiting(100 * MB)) == [QueryCores()]
     step = core.handle(CoresKnown(8), 0)
-    assert step.effects == [PollBulk(None, 64 * MB)]
     reason = "104.9 MB wait, and Spark has 8 cores"
     assert step.transitions == [transition(EventKind.LANE_CHANGED, lane="bulk", reason=reason)]
+    assert step.effects == [QueryRoute()]
+    step = core.handle(RouteKnown(None), 0)
+    assert (step.effects, step.transitions) == ([PollBulk(None, 64 * MB)], [])
 
 
 @pytest.mark.parametrize("cores", [None, 0])
@@ -223,3 +229,44 @@ def test_the_size_of_a_slice_follows_the_time_of_the_last_one(took_ms: int, byte
 def test_the_first_slice_has_the_bytes_from_which_on_a_job_is_worth_it(min_bytes: int, first: int) -> None:
     core = working(replace(exactly_once(), lanes=LaneSettings(BulkMode.AUTO, min_bytes)))
     assert waits(core, 1 << 40) == [PollBulk(None, first)]
+
+
+def test_executors_that_reach_kafka_are_not_asked_again_until_a_job_fails() -> None:
+    core = running(with_bulk(mode=BulkMode.ALWAYS))
+    run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted())
+    assert run(core, Waiting(100 * MB), now_ms=1 << 40) == [PollBulk(AT_9.offset, 128 * MB)]
+    run(core, replace(JOB, slice_number=2), TransactionBegun(4), BulkFailed(2, "x"), TransactionAborted())
+    assert run(core, Waiting(100 * MB)) == [QueryRoute()]
+
+
+def test_what_executors_without_a_route_to_kafka_make_is_sent_by_the_worker() -> None:
+    core = with_bulk(mode=BulkMode.ALWAYS)
+    assert run(core, Waiting(300 * MB)) == [QueryRoute()]
+    step = core.handle(RouteKnown("no broker answered"), 0)
+    reason = "Spark's executors cannot reach Kafka: no broker answered"
+    assert step.transitions == [transition(EventKind.BULK_SENT_BY_WORKER, reason=reason)]
+    assert step.effects == [PollBulk(None, 64 * MB)]
+    assert run(core, JOB, TransactionBegun(3)) == [RunBulk(1, by_worker=True)]
+    assert run(core, BulkSent(1, 10)) == [WriteOffsets((AT_9,))]
+
+
+def test_executors_without_a_route_are_asked_again_after_ten_minutes() -> None:
+    core = with_bulk(mode=BulkMode.ALWAYS)
+    waits(core, 100 * MB, obstacle="x")
+    run(core, PolledNothing(), Idled())
+    assert run(core, Waiting(100 * MB), now_ms=599_999) == [PollBulk(None, 64 * MB)]
+    run(core, PolledNothing(), Idled())
+    assert run(core, Waiting(100 * MB), now_ms=600_000) == [QueryRoute()]
+    step = core.handle(RouteKnown("x"), 600_000)
+    assert step.transitions == []
+    run(core, PolledNothing(), Idled())
+    assert waits(core, 100 * MB, now_ms=1_200_000) == [PollBulk(None, 64 * MB)]
+    assert run(core, JOB, TransactionBegun(3)) == [RunBulk(1)]
+
+
+def test_the_worker_sends_slices_that_fit_in_its_memory() -> None:
+    core = working(replace(exactly_once(), lanes=LaneSettings(BulkMode.ALWAYS, 512 * MB)))
+    assert waits(core, 1 << 40, obstacle="x") == [PollBulk(None, 128 * MB)]
+    run(core, replace(JOB, size_bytes=128 * MB), TransactionBegun(3))
+    run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted(), now_ms=1_000)
+    assert waits(core, 1 << 40, now_ms=1_000) == [PollBulk(AT_9.offset, 128 * MB)]
