@@ -18,6 +18,7 @@ from connectx.errors import SparkSettingError, SparkStartError
 from connectx.jvm.java import JavaHome, find_java
 from connectx.spark.launcher import SparkDriver
 from connectx.spark.sessions import SparkProvider, is_connect
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,11 +190,12 @@ def test_interrupt_ends_the_work_of_one_session_and_no_other(spark_provider: Spa
 
     worker = threading.Thread(target=work)
     worker.start()
-    waiting = threading.Event()
-    while worker.is_alive():
+
+    def has_ended() -> bool:
         spark_provider.interrupt(stuck)  # until the job has started there is nothing to interrupt
-        waiting.wait(0.2)
-    worker.join()
+        return not worker.is_alive()
+
+    until(has_ended, "the end of a job that was interrupted")
     assert len(failures) == 1
     assert "cancel" in str(failures[0]).lower()
     assert other.range(3).count() == 3

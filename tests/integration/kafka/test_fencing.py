@@ -15,6 +15,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import WorkerConfig
+from tests.support.records import read_all
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("618.2.2", "always.1")
@@ -50,10 +51,19 @@ def test_a_fenced_producer_cannot_commit_and_its_open_transaction_is_aborted(
     assert admin.end_offsets(partition, committed=True) == admin.end_offsets(partition)
 
 
-def test_fencing_again_fences_nobody_but_succeeds(clients: ClientConfigs) -> None:
-    ids = [f"{clients.worker.group_id}-again-{number}" for number in range(20)]
-    for _ in range(2):
-        ProducerFencer(clients).fence("again", {}, ids)
+def test_ids_can_be_fenced_again_and_a_producer_after_the_last_fence_commits(
+    clients: ClientConfigs, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    ids = [f"{clients.worker.group_id}-c-{number}" for number in range(20)]
+    ProducerFencer(clients).fence("c", {}, ids)
+    between = producer_in_transaction(clients, 0, name)
+    ProducerFencer(clients).fence("c", {}, ids)
+    with pytest.raises(KafkaException) as raised:
+        between.commit_transaction(30)
+    assert raised.value.args[0].fatal()
+    producer_in_transaction(clients, 0, name).commit_transaction(30)
+    assert [message.value() for message in read_all(clients.bootstrap_servers, name)] == [b"uncommitted"]
 
 
 def test_a_broker_that_cannot_be_reached_is_named_with_the_ids(clients: ClientConfigs) -> None:

@@ -231,8 +231,10 @@ def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytes
 
 
 def test_wait_forgives_a_failure_that_a_restart_repairs(attach: Attach) -> None:
-    connector, _ = attach({verbs.ConnectorStatus: in_turn(status("RUNNING", "FAILED"), status("RUNNING", "RUNNING"))})
-    connector.wait(timeout=60)
+    repaired = in_turn(status("RUNNING", "FAILED"), status("RUNNING", "RUNNING"))
+    connector, worker = attach({verbs.ConnectorStatus: repaired})
+    assert connector.wait(timeout=60) is connector
+    assert worker.core.verbs().count(verbs.ConnectorStatus) == 2
 
 
 def test_forms_tell_a_running_connector_with_a_failed_task_apart(attach: Attach) -> None:

@@ -14,6 +14,7 @@ from connectx.errors import DatabaseUnavailableError
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState
+from connectx.plugins.api import SinkBatch
 from tests.support.profiles import dotted
 from tests.support.task_harness import Task
 from tests.support.waiting import until
@@ -134,16 +135,29 @@ def test_a_killed_task_commits_nothing_and_its_successor_repeats_at_most_what_wa
 
 
 def test_a_cancelled_task_commits_nothing(
-    sink_task: Make, topic: Make, produce: Make, committed: Make, tmp_path: Path
+    sink_task: Make,
+    topic: Make,
+    produce: Make,
+    committed: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name, out = topic("cancel"), tmp_path / "out.txt"
-    task = sink_task("cancel-1", config(name, out)).begin()
-    until(lambda: bool(task.recorded(EventKind.PARTITIONS_ASSIGNED)))
-    task.unfrozen.clear()
+    task: Task = sink_task("cancel-1", config(name, out))
+    put = FileStreamSink.Task.put
+
+    def put_and_freeze(self: FileStreamSink.Task, batch: SinkBatch) -> None:
+        put(self, batch)
+        task.unfrozen.clear()
+
+    monkeypatch.setattr(FileStreamSink.Task, "put", put_and_freeze)
+    task.begin()
     produce(name, [b"1"])
+    until(lambda: not task.unfrozen.is_set(), "a record that is put and not committed")
     task.runner.execute(CancelTask(task.order.task, task.order.instance))
     task.unfrozen.set()
     task.said(TaskStopped)
+    assert task.runner.metrics()["records"] == 1
     assert committed("connect-cancel-1", name) == {}
 
 
@@ -233,6 +247,7 @@ def test_topics_can_be_a_regular_expression_of_whole_names(
     produce(other, [b"wrong"])
     produce(name, [b"right"])
     settings = {"connector.class": "FileStreamSink", setting: value, "file": str(out)}
-    sink_task(f"regex-{name}", settings).begin()
+    task = sink_task(f"regex-{name}", settings).begin()
     until(lambda: "right" in lines_of(out))
+    assert f"{other}-0" not in task.runner.metrics()["positions"]
     assert "wrong" not in lines_of(out)
