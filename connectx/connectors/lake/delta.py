@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -54,10 +55,18 @@ from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction
+    from obstore.store import ObjectStore
 
 log = logging.getLogger(__name__)
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
+
+_ENDPOINT: Final = re.compile(
+    r"(aws_)?(s3_)?endpoint(_url)?(_s3)?|(azure_)?(storage_)?(endpoint|use_emulator)|(google_)?base_url"
+)
+"""Options and variables that name a service other than those of AWS, Azure and Google."""
+
+_UNKNOWN_OPTION: Final = re.compile(r"Configuration key: '(\w+)' is not valid for store")
 
 
 class DeltaSink(ChangingSink):
@@ -103,19 +112,39 @@ class DeltaSink(ChangingSink):
             )
 
 
-def check_log(path: str, storage: Mapping[str, str]) -> bool:
-    """Whether it is known that versions of a log are created exclusively; raises LakeNotExclusiveError if they are not.
+def check_log(path: str, storage: Mapping[str, str]) -> None:
+    """Raise unless versions of a log are created exclusively: by a lock, by a check, or by AWS, Azure or Google.
 
-    The check finds credentials in fewer places than the library that writes the tables, which then is not stopped.
+    The check does without options that only Delta's library has, and finds no credentials in profiles, which this
+    library reads where the endpoint is that of AWS. These services always create exclusively.
+
+    Raises:
+        LakeNotExclusiveError: the storage overwrites objects.
+        LakeUnavailableError, LakeError: a service with another endpoint cannot be reached, or refuses the request.
     """
+    settings = {name.lower(): text for name, text in {**os.environ, **storage}.items()}
+    if settings.get("aws_s3_locking_provider") == "dynamodb":
+        return
     try:
-        check_exclusive(store_of(path, storage), path)
+        check_exclusive(_store_to_check(path, storage), path)
     except LakeNotExclusiveError:
         raise
     except (LakeError, LakeUnavailableError) as error:
-        log.warning("It is not known whether %s refuses to write a version that exists: %s", path, error.message)
-        return False
-    return True
+        if any(_ENDPOINT.fullmatch(name) for name in settings):
+            raise
+        log.info("%s was not asked whether it creates objects exclusively: %s", path, error.message)
+
+
+def _store_to_check(path: str, storage: Mapping[str, str]) -> ObjectStore:
+    """The storage, without options that only Delta's library has."""
+    left = {name.lower(): text for name, text in storage.items()}
+    while True:
+        try:
+            return store_of(path, left)
+        except LakeError as error:
+            unknown = _UNKNOWN_OPTION.search(error.message)
+            if unknown is None or left.pop(unknown[1], None) is None:
+                raise
 
 
 class DeltaLakeTable:

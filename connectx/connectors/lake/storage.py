@@ -118,8 +118,8 @@ def store_of(path: str, given: Mapping[str, str]) -> ObjectStore:
         return from_url(url, config=rest, client_options=client)  # type: ignore[call-overload,no-any-return]
 
 
-def check_exclusive(store: ObjectStore, path: str) -> bool:
-    """Create an object twice; True if the storage refuses that, as it must refuse all but one of several writers.
+def check_exclusive(store: ObjectStore, path: str) -> None:
+    """Create an object twice; the storage must refuse that, as it must refuse all but one of several writers.
 
     The object stays, so that later checks are one request.
 
@@ -136,7 +136,7 @@ def check_exclusive(store: ObjectStore, path: str) -> bool:
             for _ in range(2):
                 put(store, _CHECKED, text, mode="create", use_multipart=False)
         except AlreadyExistsError:
-            return True
+            return
     raise LakeNotExclusiveError(path)
 
 

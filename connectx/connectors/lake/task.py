@@ -249,15 +249,14 @@ class LakeTask(SinkTask):
     reads_fields = True
 
     def use(
-        self, settings: LakeSettings, connect: Callable[[str], LakeTable], check: Callable[[], bool] | None = None
+        self, settings: LakeSettings, connect: Callable[[str], LakeTable], check: Callable[[], None] | None = None
     ) -> None:
         """Take the settings.
 
         Args:
             settings: what the sinks have in common.
             connect: makes a table of a name; its state is read by `refresh`.
-            check: whether it is known that the storage can fence tasks; raises if it cannot. Called when partitions
-                come, until it is known.
+            check: raises unless the storage can fence tasks. Called when partitions come, until it returns.
         """
         self._lake = settings
         self._connect = connect
@@ -278,7 +277,8 @@ class LakeTask(SinkTask):
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Offsets that the tables hold."""
-        if self._check is not None and self._check():
+        if self._check is not None:
+            self._check()
             self._check = None
         found: Offsets = {}
         for topic in sorted({partition.topic for partition in partitions}):

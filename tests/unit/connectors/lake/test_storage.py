@@ -14,6 +14,7 @@ from connectx.errors import (
     ConnectxError,
     LakeAccessError,
     LakeError,
+    LakeNotExclusiveError,
     LakeStorageError,
     LakeUnavailableError,
 )
@@ -22,6 +23,7 @@ from tests.support.http_server import Answer, http_service
 from tests.support.lake import Lake, partition
 
 LOGIN = {"aws_access_key_id": "someone", "aws_secret_access_key": "hunter2", "aws_region": "us-east-1"}
+ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 SIGNATURE = (
     "Error performing PUT http://s/lake/a in 5ms - Server returned non-2xx status code: 403 Forbidden: <?xml "
     "version='1.0'?><Error><Code>SignatureDoesNotMatch</Code><Message>The request signature.</Message></Error>\n\n"
@@ -97,11 +99,44 @@ def test_a_store_that_overwrites_objects_is_refused_before_anything_is_written(
         lake.opened(partition())
 
 
-def test_options_that_only_deltas_library_knows_leave_the_store_unchecked_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
+def test_options_that_only_deltas_library_knows_do_not_prevent_the_check(overwriting: str) -> None:
+    options = {**LOGIN, "AWS_S3_POOL_IDLE_TIMEOUT_SECONDS": "5", "aws_s3_allow_unsafe_rename": "true"}
+    with pytest.raises(LakeNotExclusiveError):
+        check_log("s3://bucket/lake", {**options, "aws_endpoint": overwriting, "allow_http": "true"})
+
+
+def test_deltas_lock_takes_the_place_of_the_check(overwriting: str) -> None:
+    options = {**LOGIN, "aws_endpoint": overwriting, "allow_http": "true"}
+    check_log("s3://bucket/lake", {**options, "AWS_S3_LOCKING_PROVIDER": "dynamodb"})
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """An object store that knows no credentials."""
+    with http_service() as service:
+        service.answer = lambda request: Answer(403, "<Error><Code>InvalidAccessKeyId</Code></Error>")
+        yield service.url
+
+
+def test_a_store_that_cannot_be_checked_is_refused(refusing: str) -> None:
+    options = {**LOGIN, "aws_endpoint": refusing, "allow_http": "true"}
+    with pytest.raises(LakeAccessError, match=r"403 InvalidAccessKeyId.* Correct the credentials"):
+        check_log("s3://bucket/lake", options)
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_an_endpoint_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, refusing: str, name: str) -> None:
+    monkeypatch.setenv(name, refusing)
+    with pytest.raises(ConnectxError):
+        check_log("s3://bucket/lake", {**LOGIN, "allow_http": "true", "timeout": "1s", "proxy_url": refusing})
+
+
+def test_a_service_of_aws_needs_no_check_because_it_always_creates_exclusively(
+    monkeypatch: pytest.MonkeyPatch, refusing: str
 ) -> None:
-    assert not check_log("s3://bucket/lake", {"aws_s3_pool_idle_timeout_seconds": "5"})
-    assert "It is not known whether s3://bucket/lake refuses to write a version that exists" in caplog.text
+    for name in ENDPOINTS:
+        monkeypatch.delenv(name, raising=False)
+    check_log("s3://bucket/lake", {"aws_region": "us-east-1", "aws_metadata_endpoint": refusing, "allow_http": "true"})
 
 
 def test_options_that_only_deltas_library_knows_leave_the_rows_to_the_worker() -> None:
