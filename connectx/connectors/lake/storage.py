@@ -162,7 +162,7 @@ def storage_errors(
             raise
         plain = _COLOURS.sub("", str(error))
         shown = _QUERY.sub(r"\1", _NOISE.sub("", plain))
-        text = masked_text(" ".join(shown.split())[:500].rstrip(".: "))
+        text = masked_text(" ".join(shown.split()))[:500].rstrip(".: ")
         if refused := _refusal(plain):
             if refused.endswith(_UNKNOWN_BUCKET):
                 raise LakeStorageError(place, f"the bucket does not exist ({refused})", setting) from error

@@ -240,9 +240,9 @@ class TopicTail:
         return all(self._positions.get(where, 0) >= end for where, end in read.targets.items())
 
     def _explain(self, read: _Read) -> str:
-        if read.targets is None:
+        behind = [(where, end) for where, end in (read.targets or {}).items() if self._positions.get(where, 0) < end]
+        if not behind:  # the ends are not known, or came on another thread after the time was over
             return read.why
-        behind = [(where, end) for where, end in read.targets.items() if self._positions.get(where, 0) < end]
         where, end = behind[0]
         said = f"; last error: {self._connection_error.str()}" if self._connection_error is not None else ""
         return f"partition {where} is read up to {self._positions.get(where, 0)} of {end}{said}"

@@ -22,6 +22,7 @@ from connectx.core.sink import messages as m
 from connectx.data.frames import as_spark_takes, spark_schema
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError
+from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.record_errors import RecordErrors
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import report_bad
@@ -297,8 +298,9 @@ class BulkJobs:
     def _discard(self, job: BulkJob) -> None:
         try:
             self._setup.plugin.discard(job.token, [each for result in job.results for each in result.messages])
-        except Exception:
-            log.warning("%s: discard(%s) failed", self._setup.task, job.token, exc_info=True)
+        except Exception as error:
+            trace = self._setup.masked(trace_of(error))
+            log.warning("%s: discard(%s) failed\n%s", self._setup.task, job.token, trace)
 
 
 def _with_rows(row_schema: pa.Schema) -> StructType:

@@ -218,8 +218,9 @@ class SinkWorld:
     def _leave(self) -> None:
         try:
             self._consumer.close()
-        except Exception:
-            log.warning("%s did not leave its group in order", self._setup.task, exc_info=True)
+        except Exception as error:
+            trace = self._setup.masked(trace_of(error))
+            log.warning("%s did not leave its group in order\n%s", self._setup.task, trace)
 
     def _query_cores(self) -> m.SinkStimulus:
         """Spark that does not start or answer is no reason to fail: the worker can do it all."""

@@ -86,7 +86,7 @@ class SourceBulk:
             size_bytes = self._setup.plugin.waiting_bytes(effect.offset)
         except Exception as error:
             self._runner.stay_alive()
-            log.debug("%s does not know how much waits: %s", self._setup.task, error)
+            log.debug("%s does not know how much waits: %s", self._setup.task, self._setup.masked(str(error)))
             return Waiting(None)
         return Waiting(size_bytes)
 
@@ -96,7 +96,7 @@ class SourceBulk:
             return CoresKnown(executor_cores(self._spark.session()))
         except Exception as error:
             self._runner.checkpoint()
-            log.warning("%s: Spark does not report its cores: %s", self._setup.task, error)
+            log.warning("%s: Spark does not report its cores: %s", self._setup.task, self._setup.masked(str(error)))
             return CoresKnown(None)
 
     def route(self) -> RouteKnown:

@@ -220,8 +220,9 @@ class SourceWorld:
         self._copier.cancel()
         try:
             self._spark.interrupt()
-        except Exception:
-            log.warning("Spark of %s could not be interrupted", self._setup.task, exc_info=True)
+        except Exception as error:
+            trace = self._setup.masked(trace_of(error))
+            log.warning("Spark of %s could not be interrupted\n%s", self._setup.task, trace)
 
     def release(self) -> None:
         """The thread ends: close the producers as they are, and the Spark session."""
@@ -356,8 +357,9 @@ class SourceWorld:
     def _close_producer(self) -> None:
         try:
             self._producer.close(_CLOSE_S)
-        except Exception:
-            log.warning("%s: the producer could not be closed", self._setup.task, exc_info=True)
+        except Exception as error:
+            trace = self._setup.masked(trace_of(error))
+            log.warning("%s: the producer could not be closed\n%s", self._setup.task, trace)
         self._copier.close()
 
     # --------------------------------------------------------------------------------------------------- helpers

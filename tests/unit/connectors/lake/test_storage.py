@@ -73,6 +73,12 @@ def test_the_signature_in_a_url_is_not_shown() -> None:
     )
 
 
+def test_a_password_where_a_long_error_is_cut_is_not_shown() -> None:
+    with pytest.raises(LakeUnavailableError) as caught, storage_errors("The table x", "path"):
+        raise OSError("x" * 470 + " at http://someone:hunter2-" + "y" * 40 + "@proxy:3128")
+    assert "hunter2" not in caught.value.message
+
+
 @pytest.mark.parametrize("name", ["allow_http", "AWS_ALLOW_HTTP", "aws_allow_http", "connect_timeout", "proxy_url"])
 def test_options_of_the_http_client_are_options_of_the_storage(name: str) -> None:
     value = {"connect_timeout": "3s", "proxy_url": "http://localhost"}.get(name, "true")

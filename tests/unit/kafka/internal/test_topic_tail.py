@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition as Tp
 
+from connectx.errors import ReadToEndError
 from connectx.kafka.internal import topic_tail
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.client_config import ClientConfig
@@ -113,3 +114,17 @@ def test_a_read_that_begins_during_a_long_poll_ends_when_its_position_is_reached
     assert not done.is_set()
     consumer.offset = 6  # as after the marker of a transaction, for which no poll returns
     assert done.wait(WAIT_S)
+
+
+def test_ends_that_are_known_only_when_the_time_is_over_fail_the_read_and_not_the_reader(
+    reader: tuple[TopicTail, PlayedConsumer, Ends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tail, consumer, ends = reader
+    consumer.wait_until_idle()
+    monkeypatch.setattr(tail, "_reached", lambda read: False)  # it asks before the answer of another thread comes
+    failed: queue.SimpleQueue[object] = queue.SimpleQueue()
+    read_id = tail.expect_read([WHERE], 0.05, failed.put)
+    tail.begin_read(read_id)
+    ends.found({WHERE: 5})
+    assert isinstance(failed.get(timeout=WAIT_S), ReadToEndError)
+    consumer.wait_until_idle()

@@ -10,6 +10,7 @@ import pickle
 import random
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -423,6 +424,25 @@ def test_the_tail_writes_when_each_task_has_the_only_connection(run: Callable[..
     assert config.loop.bulk_obstacle is None
     limited = _set_up({**settings, "tasks.max": "2", "max.connections": "3"})
     assert limited.loop.bulk_obstacle == "max.connections leaves no connection for executors"
+
+
+def test_an_error_of_discard_is_logged_without_secrets(
+    run: Callable[..., Lane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lane = run("bulk", "ParquetSink", CASES["json"][0], log_of(*CASES["json"][1:], random.Random(1)), 7)
+    secret = "hunter2"
+    setup = replace(lane.setup, masked=lambda text: text.replace(secret, "[hidden]"))
+    jobs = BulkJobs(setup, cast(Any, lane.spark), "connect-lanes")
+
+    def fail(token: str, messages: object) -> None:
+        raise OSError(f"{secret} is no password of this server")
+
+    monkeypatch.setattr(lane.plugin, "discard", fail)
+    jobs.run(m.RunBulk(9, {PARTITIONS[0]: (1, 9)}))
+    until(jobs.ended, "a job")
+    jobs.discard(9)
+    assert "[hidden] is no password" in caplog.text
+    assert secret not in caplog.text
 
 
 def test_spark_is_asked_for_the_progress_of_a_job_at_most_every_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
