@@ -160,7 +160,7 @@ class ConnectCluster(ABC):
             self._client,
             worker_name=self.workers.name_of,
             lost=self.workers.lost_on,
-            notes=lambda connector: self._notes.of(connector, (worker.task_metrics for worker in self.workers)),
+            notes=self._notes_of,
         )
 
     @property
@@ -205,7 +205,13 @@ class ConnectCluster(ABC):
             WaitTimeoutError: not within `timeout` seconds.
             NotSeenError: this is an attached cluster, whose commits are not visible.
         """
-        return wait_committed(self.events, name, records, offset, worker, since, timeout)
+        return wait_committed(
+            *(self.events, name, records, offset, worker, since, timeout),
+            waits=lambda: str(self._notes_of(name).get("waits", "")),
+        )
+
+    def _notes_of(self, connector: str) -> dict[str, object]:
+        return self._notes.of(connector, (worker.task_metrics for worker in self.workers))
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         """The values as the strings that Kafka Connect has."""

@@ -400,7 +400,8 @@ def _counts(status: Mapping[str, Any]) -> str:
 
 
 def _summary(status: Mapping[str, Any]) -> str:
-    return f"the connector is {status['connector']['state']}, its tasks: {_counts(status)}"
+    head = f"the connector is {status['connector']['state']}"
+    return f"{head}, its tasks: {_counts(status)}{_noted(status['connector'])}"
 
 
 def _merged(config: Config, changes: Config) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from connectx.errors import WaitTimeoutError
@@ -24,8 +24,12 @@ def wait_committed(
     worker: str | None,
     since: int,
     timeout_s: float,
+    waits: Callable[[], str] = lambda: "",
 ) -> Event:
-    """Wait for the commit that meets all conditions; see `ConnectCluster.wait_committed`."""
+    """Wait for the commit that meets all conditions; see `ConnectCluster.wait_committed`.
+
+    `waits` returns the sentence why a task waits or retries; empty: it does neither.
+    """
     deadline, seen, reached = time.monotonic() + timeout_s, 0, offset is None
     with events.subscribe(since) as news:
         while True:
@@ -46,6 +50,11 @@ def wait_committed(
                 if failed := blocked(list(events)).get(connector):
                     raise WaitTimeoutError(
                         f"{text}: {failed.why.rstrip('.')}.", next_step="Repair the cause, and restart the task."
+                    )
+                if reason := waits():
+                    raise WaitTimeoutError(
+                        f"{text}: a task waits: {reason.rstrip('.')}.",
+                        next_step="Repair the cause; the task continues without a restart.",
                     )
                 raise WaitTimeoutError(
                     f"{text}.", next_step="Wait longer with timeout=, or see cluster.events for what happened."

@@ -174,7 +174,8 @@ def _planned(at: At, wanted: Wanted, there: Present | None) -> Planned:
     config = at.revealed(wanted.config, old)
     result = at.cluster.validate({**config, "name": wanted.name})
     problems = [problem for info in result["configs"] for problem in info["value"]["errors"]]
-    found = planned(replace(wanted, config=config), there, problems)
+    known = [info["definition"]["name"] for info in result["configs"] if info["definition"] is not None]
+    found = planned(replace(wanted, config=config), there, problems, known)
     before, after = at.shown(old), at.shown(config)
     return replace(found, diff={key: (before.get(key), after.get(key)) for key in found.diff})
 

@@ -6,8 +6,8 @@ how many tasks it will create, so `tasks.max` is assumed: fewer tasks may move t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from connectx.core.group.assignor import AssignorMemory, IncrementalCooperativeA
 from connectx.history.wording import plural
 from connectx.model.group import WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
+from connectx.model.spelling import misspelled
 from connectx.views import Row
 
 Config = Mapping[str, str | None]
@@ -51,13 +52,17 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One connector: what would be done, which keys differ as (old, new), how many tasks it would have at most."""
+    """One connector: what would be done, which keys differ as (old, new), how many tasks it would have at most.
+
+    `warnings` has a sentence for each key that would have no effect.
+    """
 
     name: str
     action: Action
     diff: Mapping[str, tuple[str | None, str | None]]
     tasks: int
     problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def rows(self) -> list[Row]:
         """Lines of a table."""
@@ -69,7 +74,7 @@ class Planned:
         if self.action is Action.CREATE:
             lines = []
         first: Row = {"connector": self.name, "would": effects[self.action], "why": tasks}
-        return [first, *({"connector": "", "would": "", "why": line} for line in lines)]
+        return [first, *({"connector": "", "would": "", "why": line} for line in (*lines, *self.warnings))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class Plan:
                     "diff": {key: {"old": old, "new": new} for key, (old, new) in sorted(one.diff.items())},
                     "tasks": one.tasks,
                     "problems": list(one.problems),
+                    "warnings": list(one.warnings),
                 }
                 for one in self.connectors
             ],
@@ -123,8 +129,17 @@ class Plan:
         }
 
 
-def planned(wanted: Wanted, present: Present | None, problems: Sequence[str]) -> Planned:
-    """What would become of one connector."""
+def planned(wanted: Wanted, present: Present | None, problems: Sequence[str], known: Collection[str] = ()) -> Planned:
+    """What would become of one connector; `known` has the keys that its class, its type and its plugins define."""
+    found = _planned(wanted, present, problems)
+    warnings = tuple(
+        f"{key} has no effect: the connector does not know it. Did you mean {meant}?"
+        for key, meant in misspelled(wanted.config.keys(), known)
+    )
+    return replace(found, warnings=warnings)
+
+
+def _planned(wanted: Wanted, present: Present | None, problems: Sequence[str]) -> Planned:
     config = {**wanted.config, "name": wanted.name}
     if problems:
         return Planned(wanted.name, Action.INVALID, {}, 0 if present is None else present.tasks, tuple(problems))

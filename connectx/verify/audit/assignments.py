@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
-from typing import Final
 
 from connectx.history.wording import duration, listing, plural
+from connectx.model.spelling import misspelled
 from connectx.model.states import LOST, State
 from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
 
-_ALIKE: Final = 0.85  # a letter or two of a long key, or a missing .ms
 _HELD = (State.RUNNING, State.PAUSED)
 
 
@@ -212,17 +210,15 @@ def misspelled_keys(cluster: ClusterInventory) -> Iterator[Finding]:
     """Keys that a connector does not have, each much like one that it has and that is not set."""
     for connector in cluster.connectors:
         known = cluster.keys.get(connector.class_name, ())
-        unset = [key for key in known if key not in connector.config]
-        for key in sorted(connector.config.keys() - set(known)) if known else ():
-            if meant := difflib.get_close_matches(key, unset, 1, _ALIKE):
-                yield Finding(
-                    "key_misspelled",
-                    Severity.WARNING,
-                    connector.name,
-                    f"{key} is set, which {connector.class_name} does not know",
-                    f"It has no effect: {meant[0]} has its default.",
-                    f"Rename it to {meant[0]}, or remove it.",
-                )
+        for key, meant in misspelled(connector.config.keys(), known):
+            yield Finding(
+                "key_misspelled",
+                Severity.WARNING,
+                connector.name,
+                f"{key} is set, which {connector.class_name} does not know",
+                f"It has no effect: {meant} has its default.",
+                f"Rename it to {meant}, or remove it.",
+            )
 
 
 def plugins(cluster: ClusterInventory) -> Iterator[Finding]:

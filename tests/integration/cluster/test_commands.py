@@ -120,10 +120,11 @@ def test_a_cluster_is_shown_planned_exported_and_imported(
 
     new = {"connector.class": "FileStreamSource", "file": "x", "topic": "t"}
     changed = {**new, "file": str(lines.path), "topic": lines.topic, PASSWORD: "other"}
-    (tmp_path / "plan.json").write_text(json.dumps({name: changed, "new": new}))
+    (tmp_path / "plan.json").write_text(json.dumps({name: changed, "new": {**new, "bacth.size": "5"}}))
     done = run("plan", str(tmp_path / "plan.json"), *kafka)
     assert f"{PASSWORD}: [hidden] -> [hidden]" in done.stdout
     assert "connector new" in done.stdout
+    assert "bacth.size has no effect: the connector does not know it. Did you mean batch.size?" in done.stdout
     assert f"These would restart where they are: {name}-0" in done.stdout
     assert "new" not in [one.name for one in cluster.connectors]
     (tmp_path / "plan.json").write_text(json.dumps({"name": "bad", **new, "tasks.max": "x"}))

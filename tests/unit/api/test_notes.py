@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from connectx.api.connector import Connector
 from connectx.api.notes import Notes
+from connectx.errors import WaitTimeoutError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from tests.support.histories import transition
@@ -46,3 +49,5 @@ def test_a_connector_has_its_notes_in_its_status_and_forms() -> None:
     assert connector.row()["state"] == f"● {said}"
     assert said in repr(connector)
     assert Connector("in", client).row()["state"] == "● RUNNING"
+    with pytest.raises(WaitTimeoutError, match=r"its tasks: 1 RUNNING \(waits: The file in.txt does not exist; "):
+        connector.wait("STOPPED", timeout=0)

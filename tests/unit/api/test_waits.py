@@ -71,3 +71,9 @@ def test_a_wait_that_ends_names_the_failure_of_the_task(events: EventLog) -> Non
     events.append(transition(EventKind.TASK_STATE, "lines", 0, data=failed), "worker-1")
     with pytest.raises(WaitTimeoutError, match=r"within 0 s: lines-0 failed \(.*no in.txt\)\. Repair the cause"):
         wait(events, 102, 0.0)
+
+
+def test_a_wait_that_ends_names_what_a_running_task_waits_for(events: EventLog) -> None:
+    reason = "No Kafka broker at lost:9092 answered."
+    with pytest.raises(WaitTimeoutError, match=r"within 0 s: a task waits: No Kafka broker at lost:9092 answered\. "):
+        wait(events, 102, 0.0, waits=lambda: reason)

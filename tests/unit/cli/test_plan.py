@@ -61,3 +61,12 @@ def test_tasks_that_a_change_takes_away_end() -> None:
 def test_without_workers_nothing_is_predicted() -> None:
     outcome = plan([planned(Wanted("b", LINES), None, ["wrong"])], {}, {})
     assert (outcome.starts, outcome.rounds, outcome.is_valid) == ((), 0, False)
+
+
+def test_a_misspelled_key_is_shown_with_the_key_that_was_meant() -> None:
+    config = {**LINES, "bacth.size": "5"}
+    found = planned(Wanted("a", config), None, (), ("connector.class", "file", "topic", "batch.size"))
+    assert found.warnings == ("bacth.size has no effect: the connector does not know it. Did you mean batch.size?",)
+    assert found.rows()[-1]["why"] == found.warnings[0]
+    assert plan([found], {}, {}).to_json()["connectors"][0]["warnings"] == list(found.warnings)
+    assert planned(Wanted("a", {**config, "batch.size": "1"}), None, (), ("batch.size",)).warnings == ()

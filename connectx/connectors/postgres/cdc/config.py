@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from connectx.model.configdef import ConfigDef, invalid_value
+from connectx.model.spelling import misspelled
 from connectx.model.validators import at_least, matching, non_empty, one_of, valid_regexes
 
 SNAPSHOT_MODES: Final = ("initial", "no_data", "never", "when_needed")
@@ -304,12 +305,14 @@ CONFIG: Final = (
 def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     """What the definition cannot find: keys of Debezium that are not supported, and lists that exclude each other."""
     found: dict[str, list[str]] = {}
+    meant = dict(misspelled(config.keys(), CONFIG.keys))
     for key, value in config.items():
         if key in CONFIG or not _DEBEZIUM.fullmatch(key) or _CONNECT.fullmatch(key):
             continue
         allowed = _WITHOUT_EFFECT.get(key)
         if allowed is None:
-            found[key] = [invalid_value(key, value, "PostgresCdcSource does not support this key of Debezium")]
+            hint = f"; did you mean {meant[key]}?" if key in meant else ""
+            found[key] = [invalid_value(key, value, f"PostgresCdcSource does not support this key{hint}")]
         elif allowed and (value or "").lower() not in allowed:
             found[key] = [invalid_value(key, value, f"PostgresCdcSource supports only {' or '.join(allowed)}")]
     for kind in ("schema", "table"):

@@ -31,6 +31,13 @@ def test_a_key_of_debezium_that_is_not_supported_is_refused(key: str, value: str
     problems = PostgresCdcSource.validate({**GIVEN, key: value})
     assert list(problems) == [key]
     assert f"Invalid value {value} for configuration {key}" in problems[key][0]
+    assert problems[key][0].endswith("this key") or " supports only " in problems[key][0]
+
+
+def test_a_misspelled_key_is_refused_with_the_key_that_was_meant() -> None:
+    key = "table.incldue.list"
+    (problem,) = PostgresCdcSource.validate({**GIVEN, key: "public.t"})[key]
+    assert problem.endswith("PostgresCdcSource does not support this key; did you mean table.include.list?")
 
 
 @pytest.mark.parametrize(
