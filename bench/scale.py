@@ -15,25 +15,27 @@ from itertools import count
 from typing import Any
 
 from connectx.core.config_log import ConfigLog
+from connectx.core.group_messages import (
+    CoordinatorFound,
+    FindCoordinator,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendSyncGroup,
+    SyncGroupReplied,
+)
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
     ConfigRecordRead,
     ConfigWritesClaimed,
     ConnectorStopped,
-    CoordinatorFound,
-    FindCoordinator,
-    HeartbeatReplied,
-    JoinGroupReplied,
     ReadConfigToEnd,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendSyncGroup,
     SetTimer,
     StatusRecordRead,
     StopConnector,
     StopTask,
-    SyncGroupReplied,
     TaskStopped,
     TimerFired,
     WorkerStarted,

@@ -2,8 +2,7 @@
 
 A *stimulus* is a fact that reached the worker; an *effect* is an order to the driver. Every effect that has an answer
 carries a `request_id`; the answer brings it back, and an answer to a request that the core no longer waits for is
-ignored, with a reason in the step. The group coordinator's errors are Kafka's names (`REBALANCE_IN_PROGRESS`), None is
-success.
+ignored, with a reason in the step. `connectx.core.group_messages` has those of the group.
 """
 
 from __future__ import annotations
@@ -11,112 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from connectx.core.group_messages import GroupEffect, GroupStimulus
 from connectx.core.ignored import Ignored
 from connectx.core.replies import Body
 from connectx.core.timer_keys import TimerKey
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import Transition
-from connectx.model.group import Assignment, MemberMetadata
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.status_records import StatusRecord
-
-# ---------------------------------------------------------------------------------------------- group: effects
-
-
-@dataclass(frozen=True, slots=True)
-class FindCoordinator:
-    """Ask the cluster for the group coordinator; answered by CoordinatorFound or GroupRequestFailed."""
-
-    request_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendJoinGroup:
-    """JoinGroup, protocol type `connect`; `protocols` by preference. Answered by JoinGroupReplied."""
-
-    request_id: int
-    member_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[MemberMetadata, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SendSyncGroup:
-    """SyncGroup; `assignments` is empty unless this member leads. Answered by SyncGroupReplied."""
-
-    request_id: int
-    generation: int
-    member_id: str
-    assignments: Mapping[str, Assignment]
-
-
-@dataclass(frozen=True, slots=True)
-class SendHeartbeat:
-    """Heartbeat; answered by HeartbeatReplied."""
-
-    request_id: int
-    generation: int
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SendLeaveGroup:
-    """LeaveGroup; its answer changes nothing."""
-
-    request_id: int
-    member_id: str
-
-
-# ---------------------------------------------------------------------------------------------- group: stimuli
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorFound:
-    """The coordinator is known and connected."""
-
-    request_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRequestFailed:
-    """No answer to a group request: time-out, lost connection, or no broker to be found."""
-
-    request_id: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class JoinGroupReplied:
-    """Answer to SendJoinGroup. `members` (member id to metadata) is filled for the leader only."""
-
-    request_id: int
-    error: str | None
-    generation: int
-    member_id: str
-    leader_id: str
-    protocol: str
-    members: Mapping[str, MemberMetadata]
-
-
-@dataclass(frozen=True, slots=True)
-class SyncGroupReplied:
-    """Answer to SendSyncGroup; `assignment` is None with an error."""
-
-    request_id: int
-    error: str | None
-    assignment: Assignment | None
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatReplied:
-    """Answer to SendHeartbeat."""
-
-    request_id: int
-    error: str | None
-
 
 # ------------------------------------------------------------------------------------------------------- timers
 
@@ -594,9 +497,6 @@ class WorkerShutDown:
 
     error: str | None = None
 
-
-GroupEffect = FindCoordinator | SendJoinGroup | SendSyncGroup | SendHeartbeat | SendLeaveGroup
-GroupStimulus = CoordinatorFound | GroupRequestFailed | JoinGroupReplied | SyncGroupReplied | HeartbeatReplied
 
 Answer = (
     ConfigReadToEnd

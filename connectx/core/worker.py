@@ -29,6 +29,14 @@ from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.group_messages import (
+    CoordinatorFound,
+    GroupRequestFailed,
+    GroupStimulus,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    SyncGroupReplied,
+)
 from connectx.core.ignored import NotPending, TimerReplaced, WorkerIsOver
 from connectx.core.invariants import BrokenRule, Marks, broken_rules, marks_of
 from connectx.core.messages import (
@@ -41,12 +49,7 @@ from connectx.core.messages import (
     ConnectorStarted,
     ConnectorStateReached,
     ConnectorStopped,
-    CoordinatorFound,
     FenceRequestAnswered,
-    GroupRequestFailed,
-    GroupStimulus,
-    HeartbeatReplied,
-    JoinGroupReplied,
     ProducersFenced,
     Request,
     SessionKeyCreated,
@@ -55,7 +58,6 @@ from connectx.core.messages import (
     StatusRecordRead,
     Step,
     Stimulus,
-    SyncGroupReplied,
     TaskConfigsGenerated,
     TaskConfigsSent,
     TaskFailed,

@@ -19,6 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from connectx.core.group_messages import (
+    FindCoordinator,
+    HeartbeatReplied,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
+)
 from connectx.core.invariants import BrokenRule
 from connectx.core.messages import (
     AbandonConfigWrites,
@@ -29,10 +37,8 @@ from connectx.core.messages import (
     Done,
     Effect,
     FenceProducers,
-    FindCoordinator,
     Forwarded,
     GenerateTaskConfigs,
-    HeartbeatReplied,
     InitTaskProducer,
     InternalTopicsFailed,
     Posted,
@@ -42,10 +48,6 @@ from connectx.core.messages import (
     Reply,
     Request,
     SendFenceRequest,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendLeaveGroup,
-    SendSyncGroup,
     SendTaskConfigs,
     SessionKeyCreated,
     SetConnectorTargetState,

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     GroupStimulus,
     HeartbeatReplied,
     JoinGroupReplied,

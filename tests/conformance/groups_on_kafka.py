@@ -20,7 +20,7 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.metadata import CoordinatorType
 
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     GroupStimulus,
     HeartbeatReplied,
     JoinGroupReplied,

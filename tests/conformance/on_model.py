@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connectx.core.messages import GroupStimulus, SendHeartbeat, SendJoinGroup
+from connectx.core.group_messages import GroupStimulus, SendHeartbeat, SendJoinGroup
 from connectx.core.producer import messages as msg
 from connectx.model.ids import TopicPartition
 from tests.conformance.groups import Groups, Request

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     GroupStimulus,
     HeartbeatReplied,
     JoinGroupReplied,

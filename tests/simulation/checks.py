@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from connectx.core.group_messages import SendSyncGroup
 from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
     ConfigReadToEnd,
@@ -17,7 +18,6 @@ from connectx.core.messages import (
     FenceRequestAnswered,
     PrepareTask,
     ProducersFenced,
-    SendSyncGroup,
     SessionKeyCreated,
     TaskConfigsSent,
     TaskPrepared,

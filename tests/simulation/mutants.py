@@ -17,6 +17,7 @@ from connectx.core.config_log import ConfigLog
 from connectx.core.fencing import FencingRound, FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.group_messages import SendJoinGroup
 from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
     Answer,
@@ -26,7 +27,6 @@ from connectx.core.messages import (
     ConnectorFailed,
     InitTaskProducer,
     ReadConfigToEnd,
-    SendJoinGroup,
     TaskProducerReady,
     TimerFired,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     GroupStimulus,
     HeartbeatReplied,
     JoinGroupReplied,

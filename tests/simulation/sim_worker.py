@@ -6,6 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from connectx.core import verbs
+from connectx.core.group_messages import (
+    CoordinatorFound,
+    FindCoordinator,
+    GroupEffect,
+    GroupRequestFailed,
+    GroupStimulus,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
+)
 from connectx.core.messages import (
     AbandonConfigWrites,
     ClaimConfigWrites,
@@ -16,17 +27,12 @@ from connectx.core.messages import (
     ConnectorStarted,
     ConnectorStateReached,
     ConnectorStopped,
-    CoordinatorFound,
     CreateSessionKey,
     Done,
     FenceProducers,
     FenceRequestAnswered,
-    FindCoordinator,
     Forwarded,
     GenerateTaskConfigs,
-    GroupEffect,
-    GroupRequestFailed,
-    GroupStimulus,
     PrepareTask,
     ProducersFenced,
     ReadConfigToEnd,
@@ -34,10 +40,6 @@ from connectx.core.messages import (
     Reply,
     Request,
     SendFenceRequest,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendLeaveGroup,
-    SendSyncGroup,
     SendTaskConfigs,
     SessionKeyCreated,
     SetConnectorTargetState,

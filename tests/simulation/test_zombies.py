@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from connectx.core import verbs
-from connectx.core.messages import GroupEffect, SendSyncGroup
+from connectx.core.group_messages import GroupEffect, SendSyncGroup
 from connectx.model.events import EventKind
 from tests.simulation.mutants import late_endtxn
 from tests.simulation.sim_worker import SimWorker

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from connectx.core.context import Context
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     CoordinatorFound,
     FindCoordinator,
     GroupRequestFailed,
@@ -29,8 +29,8 @@ from connectx.core.messages import (
     SendLeaveGroup,
     SendSyncGroup,
     SyncGroupReplied,
-    TimerFired,
 )
+from connectx.core.messages import TimerFired
 from connectx.core.moves import Moves, moved
 from connectx.core.signals import (
     AssignmentReceived,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     CoordinatorFound,
     FindCoordinator,
     GroupRequestFailed,

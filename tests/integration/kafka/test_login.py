@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from connectx.core.messages import ClaimConfigWrites, ConfigWritesClaimed, CoordinatorFound, FindCoordinator
+from connectx.core.group_messages import CoordinatorFound, FindCoordinator
+from connectx.core.messages import ClaimConfigWrites, ConfigWritesClaimed
 from connectx.errors import KafkaLoginError
 from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.broker.embedded import EmbeddedKafka

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
+from connectx.core.group_messages import CoordinatorFound, FindCoordinator, GroupRequestFailed
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
     ConfigRecordsWritten,
     ConfigWritesClaimed,
-    CoordinatorFound,
-    FindCoordinator,
-    GroupRequestFailed,
     ReadConfigToEnd,
     StatusRecordRead,
     WriteConfigRecords,

@@ -9,6 +9,14 @@ import pytest
 
 from connectx.core import verbs
 from connectx.core.context import Context
+from connectx.core.group_messages import (
+    CoordinatorFound,
+    GroupRequestFailed,
+    GroupStimulus,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    SyncGroupReplied,
+)
 from connectx.core.messages import (
     Answer,
     ConfigReadToEnd,
@@ -18,18 +26,12 @@ from connectx.core.messages import (
     ConnectorStarted,
     ConnectorStateReached,
     ConnectorStopped,
-    CoordinatorFound,
     FenceRequestAnswered,
-    GroupRequestFailed,
-    GroupStimulus,
-    HeartbeatReplied,
-    JoinGroupReplied,
     ProducersFenced,
     SessionKeyCreated,
     ShutdownRequested,
     Step,
     Stimulus,
-    SyncGroupReplied,
     TaskConfigsGenerated,
     TaskConfigsSent,
     TaskFailed,

@@ -15,6 +15,7 @@ from connectx.core.context import Context
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.group_messages import GroupRequestFailed, HeartbeatReplied
 from connectx.core.invariants import Rule
 from connectx.core.messages import (
     ConfigReadToEnd,
@@ -22,8 +23,6 @@ from connectx.core.messages import (
     ConfigRecordsWritten,
     ConnectorStopped,
     FenceRequestAnswered,
-    GroupRequestFailed,
-    HeartbeatReplied,
     ProducersFenced,
     Request,
     ShutdownRequested,

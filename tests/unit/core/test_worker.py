@@ -9,17 +9,19 @@ import pytest
 from connectx.core import verbs
 from connectx.core.context import WorkerPhase
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.group_messages import (
+    FindCoordinator,
+    GroupRequestFailed,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendLeaveGroup,
+)
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordRead,
     ConnectorStopped,
     Effect,
-    FindCoordinator,
-    GroupRequestFailed,
     PrepareTask,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendLeaveGroup,
     SetConnectorTargetState,
     SetTaskTargetState,
     SetTimer,

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from connectx.cli import app
 from connectx.core import messages, verbs
 from connectx.core.context import StartAgain
+from connectx.core.group_messages import JoinGroupReplied
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordRead,
     ConnectorStarted,
-    JoinGroupReplied,
     Request,
     SessionKeyCreated,
     Stimulus,

@@ -9,18 +9,15 @@ import pytest
 
 from connectx.core import verbs
 from connectx.core.group.assignor import CONFIG_MISMATCH
+from connectx.core.group_messages import HeartbeatReplied, SendHeartbeat, SendJoinGroup, SendSyncGroup
 from connectx.core.ignored import NotPending, TimerReplaced
 from connectx.core.messages import (
     AbandonConfigWrites,
     ClaimConfigWrites,
     CreateSessionKey,
     Forwarded,
-    HeartbeatReplied,
     ReadConfigToEnd,
     Refused,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendSyncGroup,
     SessionKeyCreated,
     SetTimer,
     Step,

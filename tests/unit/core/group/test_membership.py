@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from connectx.core.messages import (
+from connectx.core.group_messages import (
     CoordinatorFound,
     FindCoordinator,
     GroupRequestFailed,
@@ -18,12 +18,14 @@ from connectx.core.messages import (
     SendJoinGroup,
     SendLeaveGroup,
     SendSyncGroup,
+    SyncGroupReplied,
+)
+from connectx.core.messages import (
     SetTimer,
     ShutdownRequested,
     Step,
     Stimulus,
     StopConnector,
-    SyncGroupReplied,
     TaskStopped,
     WorkerShutDown,
     WorkerStarted,

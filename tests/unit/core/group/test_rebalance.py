@@ -7,19 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from connectx.core import verbs
-from connectx.core.messages import (
-    ClaimConfigWrites,
-    ConnectorStopped,
+from connectx.core.group_messages import (
     FindCoordinator,
     GroupRequestFailed,
     JoinGroupReplied,
-    PrepareTask,
-    ReadConfigToEnd,
-    Refused,
     SendHeartbeat,
     SendJoinGroup,
     SendLeaveGroup,
     SendSyncGroup,
+)
+from connectx.core.messages import (
+    ClaimConfigWrites,
+    ConnectorStopped,
+    PrepareTask,
+    ReadConfigToEnd,
+    Refused,
     SetTimer,
     ShutdownRequested,
     StartConnector,
