@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench import avro_peer, bulk, cdc, cdc_peer, cluster, conversion, flows, lake, peer, processes, scale
+from bench import avro_peer, bulk, cdc, cdc_peer, cluster, conversion, databases, flows, lake, peer, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -40,11 +40,11 @@ def main(
         "file_sink": lambda: flows.measure_file_sink(records),
         "generator": lambda: flows.measure_generator(records),
         "directory_source": lambda: flows.measure_directory_source(records),
-        "jdbc_source": lambda: flows.measure_jdbc_source(records),
+        "jdbc_source": lambda: databases.measure_jdbc_source(records),
         "postgres_cdc": lambda: cdc.measure_postgres_cdc(records // 4),
         "mirror": lambda: flows.measure_mirror(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
-        "jdbc_sink": lambda: flows.measure_jdbc_sink(records // 5),
+        "jdbc_sink": lambda: databases.measure_jdbc_sink(records // 5),
         "http_sink": lambda: flows.measure_http_sink(records // 10),
         "lake_sinks": lambda: lake.measure_lake_sinks(records * 2),
         "iceberg_peer": lambda: lake.measure_iceberg_peer(records),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -336,59 +335,6 @@ def postgres() -> Iterator[str]:
             server.cleanup()
 
 
-@contextmanager
-def orders(dialect: str, count: int) -> Iterator[str]:
-    """A connection.url of a database whose table `orders` has narrow rows."""
-    columns = "id BIGINT PRIMARY KEY, name TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL"
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if dialect == "postgresql":
-            import adbc_driver_postgresql.dbapi as adbc
-
-            url = stack.enter_context(postgres())
-            with adbc.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(f"CREATE TABLE orders ({columns})")
-                cursor.execute(f"INSERT INTO orders SELECT n, 'name-' || n, n + 0.5 FROM generate_series(1, {count}) n")
-        elif dialect == "duckdb":
-            import duckdb
-
-            url = f"duckdb:{folder / 'orders.duckdb'}"
-            with duckdb.connect(str(folder / "orders.duckdb")) as database:
-                database.execute(f"CREATE TABLE orders ({columns})")
-                database.execute(f"INSERT INTO orders SELECT n, 'name-' || n, n + 0.5 FROM range(1, {count + 1}) r(n)")
-        else:
-            url = f"sqlite:{folder / 'orders.db'}"
-            with sqlite3.connect(folder / "orders.db") as file:
-                file.execute(f"CREATE TABLE orders ({columns.replace('BIGINT', 'INTEGER')})")
-                rows = ((n, f"name-{n}", n + 0.5) for n in range(1, count + 1))
-                file.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
-            file.close()
-        yield url
-
-
-def measure_jdbc_source(count: int) -> Iterator[dict[str, object]]:
-    """JdbcSource, exactly-once, one table of narrow rows, from its creation to the last visible record."""
-    for dialect in ("sqlite", "postgresql", "duckdb"):
-        with orders(dialect, count) as url, cx.Cluster(workers=1, faults=False) as cluster:
-            create_topic(cluster, f"{dialect}-orders")
-            started = time.monotonic()
-            cluster.create(
-                dialect,
-                {
-                    "connector.class": "JdbcSource",
-                    "connection.url": url,
-                    "mode": "incrementing",
-                    "incrementing.column.name": "id",
-                    "topic.prefix": f"{dialect}-",
-                    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-                    "value.converter.schemas.enable": "false",
-                },
-            )
-            until(lambda dialect=dialect, cluster=cluster: committed_end(cluster, f"{dialect}-orders") >= count)
-            rate = count / (time.monotonic() - started)
-            yield {"measure": "jdbc_source", "dialect": dialect, "rows": count, "rows_per_s": round(rate)}
-
-
 def measure_generator(count: int) -> Iterator[dict[str, object]]:
     """Generator, exactly-once, rows of three fields as JSON, from its creation to the last commit."""
     with cx.Cluster(workers=1, faults=False) as cluster:
@@ -409,26 +355,6 @@ def measure_directory_source(count: int) -> Iterator[dict[str, object]]:
         config = {"connector.class": "DirectorySource", "path": folder, "format": "csv", "topic": "rows", **JSON}
         rate = committed_rate(cluster, "rows", config, count)
         yield {"measure": "directory_source", "rows": count, "rows_per_s": round(rate)}
-
-
-def measure_jdbc_sink(count: int) -> Iterator[dict[str, object]]:
-    """JdbcSink, exactly-once, upserts of narrow rows from 4 partitions, from its creation to the last commit."""
-    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
-        create_topic(cluster, "rows", 4)
-        fill(cluster, "rows", (b'{"id":%d,"name":"name-%d","amount":%d.5}' % (i, i, i) for i in range(count)), 4)
-        for dialect in ("sqlite", "duckdb"):
-            config = {
-                "connector.class": "JdbcSink",
-                "connection.url": f"{dialect}:{folder}/{dialect}.db",
-                "topics": "rows",
-                "insert.mode": "upsert",
-                "pk.mode": "record_value",
-                "pk.fields": "id",
-                "auto.create": "true",
-                **JSON,
-            }
-            rate = committed_rate(cluster, dialect, config, count)
-            yield {"measure": "jdbc_sink", "dialect": dialect, "rows": count, "rows_per_s": round(rate)}
 
 
 def committed_rate(cluster: cx.Cluster, name: str, config: dict[str, Any], count: int) -> float:

@@ -2,8 +2,8 @@
 
 `python -m bench.plot RESULT` replaces the tables between the markers in `docs/performance.md` that the result has
 figures for. Figures of `peer` also make `docs/performance-rates.svg` and `docs/performance-cpu.svg`. The result is kept
-in `docs/performance.json`, that of `cdc_peer` and `avro_peer` in `docs/performance-connectors.json`, any other in
-`docs/performance-lanes.json`.
+in `docs/performance.json`, that of `cdc_peer` and `avro_peer` in `docs/performance-connectors.json`, that of the
+connectors' rates in `docs/performance-tail.json`, any other in `docs/performance-lanes.json`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ _CDC_FIGURES: Final = {
 }
 _CDC_LATENCY: Final = "cdc_latency_p50_ms"
 _AVRO: Final = {"avro_write": "FileStreamSource that writes Avro", "avro_read": "FileStreamSink that reads Avro"}
+_TAIL: Final = {
+    "file_sink": "FileStreamSink, tasks.max={tasks}, lines of 100 bytes",
+    "generator": "Generator, exactly-once, three fields as JSON",
+    "directory_source": "DirectorySource, exactly-once, ten CSV files",
+    "jdbc_source": "JdbcSource, exactly-once, {dialect}, incrementing",
+    "jdbc_sink": "JdbcSink, exactly-once, {dialect}, upsert",
+    "mirror": "MirrorSource, exactly-once, lines of 100 bytes, partitions: {partitions}",
+    "http_sink": "HttpSink, at-least-once, batch.max.size={batch}",
+}
 _WIDTH, _LABEL, _BAR, _ROW, _TOP = 760, 230, 400, 58, 54
 _COLORS: Final = {"connectx": "#3f51b5", "kafka_connect": "#9e9e9e"}
 _NAMES: Final = {"connectx": "connectx", "kafka_connect": "Kafka Connect 4.3"}
@@ -94,6 +103,11 @@ class Result:
         """Whether it has figures of `peer`."""
         return self.has_figures(*_TITLES)
 
+    @property
+    def is_of_tail(self) -> bool:
+        """Whether it has rates of connectors in the tail lane."""
+        return any(self.of(measure) for measure in _TAIL)
+
     def has_figures(self, *flows: str) -> bool:
         """Whether it has figures of one of these flows."""
         return any(f"{name}{_CPU}" in self.figures for name in flows)
@@ -103,6 +117,8 @@ class Result:
         """Name of the file in docs that keeps it."""
         if self.is_beside_peer:
             return "performance.json"
+        if self.is_of_tail:
+            return "performance-tail.json"
         is_of_connectors = self.has_figures(*_AVRO) or _CDC_LATENCY in self.figures
         return "performance-connectors.json" if is_of_connectors else "performance-lanes.json"
 
@@ -130,6 +146,17 @@ def cdc_table(result: Result) -> str:
     }
     titles[_CDC_LATENCY] = "Median latency from a change to its record at a reader, ms"
     return _compared(titles, result, "Debezium 3.6")
+
+
+def tail_table(result: Result) -> str:
+    """Rates of connectors in the tail lane as Markdown."""
+    found = [
+        [title.format(**figure), _number(count), _number(figure.get("records_per_s") or figure["rows_per_s"])]
+        for measure, title in _TAIL.items()
+        for figure in result.of(measure)
+        if (count := figure.get("records") or figure["rows"])
+    ]
+    return "\n".join([result.about, "", *_rows(("connector", "records", "records/s"), found), ""])
 
 
 def lake_tables(result: Result) -> str:
@@ -255,6 +282,8 @@ def main(result: Result, docs: Path) -> None:
         tables["cdc"] = cdc_table(result)
     if result.has_figures(*_AVRO):
         tables["avro"] = avro_table(result)
+    if result.is_of_tail:
+        tables["tail"] = tail_table(result)
     if result.of("lake_sink"):
         tables["lake"] = lake_tables(result)
     if result.of("bulk"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,10 +19,11 @@ from connectx.data.frames import spark_schema
 from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext
+from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext, Stored
 from connectx.version import VERSION
 
 _OPTIONS: Final = "format.options."
+_READABLE: Final = ("parquet", "orc")
 
 
 class _SparkTask(GatheringTask):
@@ -110,6 +112,14 @@ class SparkSink(_SparkConnector):
         GATHERING_CONFIG,
     )
 
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of Parquet or ORC files on this machine, which all topics share; None for others."""
+        given, path = cls.config.parse(config)["format"], config.get(f"{_OPTIONS}path") or ""
+        if given not in _READABLE or not path or "://" in path:
+            return None
+        return Stored(f"{given} files in {path}", lambda: _files(Path(path), given))
+
     class Task(_SparkTask):
         """All topics go to one target."""
 
@@ -180,6 +190,15 @@ def load_function(path: str) -> Callable[[Any, Ranges, str], object]:
         raise ConfigError([f"Invalid value {path} for configuration function: it is not a function"])
     function: Callable[[Any, Ranges, str], object] = found
     return function
+
+
+def _files(path: Path, format_name: str) -> Iterator[pa.Table]:
+    """Rows of the files that jobs have written; none before the first job."""
+    import pyarrow.dataset as ds
+
+    if path.exists():
+        for batch in ds.dataset(path, format=format_name).to_batches():
+            yield pa.Table.from_batches([batch])
 
 
 def token_of(group_id: str, ranges: Ranges) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from bench import plot
 
-RESULTS = ("performance.json", "performance-lanes.json", "performance-connectors.json")
+RESULTS = ("performance.json", "performance-lanes.json", "performance-connectors.json", "performance-tail.json")
 WRITTEN = ("performance.md", "performance-rates.svg", "performance-cpu.svg")
 
 
@@ -53,6 +53,22 @@ def test_figures_beside_debezium_and_apicurio_fill_their_tables_and_are_kept_in_
     assert "| measure | connectx | Debezium 3.6 | ratio |" in page
     for title in ("First snapshot, changes/s", "FileStreamSink that reads Avro, worker's CPU in us a record"):
         assert f"| {title} | 123,000 | 20,000 | 6.3 |" in page
+
+
+def test_rates_of_connectors_fill_their_table_and_are_kept_in_their_file(docs: Path) -> None:
+    found = json.loads((docs / "performance-tail.json").read_text())
+    figures = [
+        {"measure": "jdbc_source", "dialect": "duckdb", "rows": 1_000_000, "rows_per_s": 212_345},
+        {"measure": "http_sink", "batch": 100, "records": 50_000, "records_per_s": 9_876},
+    ]
+    (docs / "tail.json").write_text(json.dumps(found | {"figures": figures}))
+    result = plot.Result.read(docs / "tail.json")
+    plot.main(result, docs)
+    page = (docs / "performance.md").read_text()
+    assert result.file == "performance-tail.json"
+    assert "| JdbcSource, exactly-once, duckdb, incrementing | 1,000,000 | 212,345 |" in page
+    assert "| HttpSink, at-least-once, batch.max.size=100 | 50,000 | 9,876 |" in page
+    assert "Generator, exactly-once" not in page
 
 
 LANES = (

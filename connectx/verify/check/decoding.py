@@ -41,8 +41,9 @@ class SinkDecoder:
             return []
         chain = self.plugins.chain(self.config)
         key = self._converter("key", fields=chain.reads("key"))
-        value = self._converter("value", fields=not keeps_values(chain))
         wanted = self.stored.value_type
+        has_unknown_types = wanted is None and not self.stored.lines
+        value = self._converter("value", fields=has_unknown_types or not keeps_values(chain))
         types = {topic: wanted} if wanted is not None and keeps_values(chain) else None
         table = decode(records, key, value, types)
         headers = self.plugins.header_converter(self.config, self.worker)

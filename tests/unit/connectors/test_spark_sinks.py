@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc, parquet
 
 from connectx.connectors.spark_sinks import FunctionSink, SparkSink, token_of
 from connectx.errors import DataSourceWriteError
@@ -128,3 +130,22 @@ def test_a_path_without_a_function_is_refused(path: str) -> None:
 
 def test_the_function_that_is_there_is_accepted() -> None:
     assert FunctionSink.validate({"function": f"{functions.__name__}.save"}) == {}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_a_check_reads_files_on_this_machine(tmp_path: Path, kind: str) -> None:
+    config = {"format": kind, "format.options.path": str(tmp_path / "out")}
+    stored = SparkSink.stored(config, "t")
+    assert stored is not None
+    assert list(stored.read()) == [], "before the first job"
+    write = {"parquet": parquet.write_table, "orc": orc.write_table}[kind]
+    (tmp_path / "out").mkdir()
+    for number in range(2):
+        write(pa.table({"id": [number]}), tmp_path / f"out/{number}.{kind}")
+    assert sorted(row["id"] for table in stored.read() for row in table.to_pylist()) == [0, 1]
+
+
+@pytest.mark.parametrize("more", [{"format": "jdbc"}, {"format.options.path": "s3://bucket/out"}])
+def test_a_check_needs_a_target_for_what_it_cannot_read(more: dict[str, str]) -> None:
+    assert SparkSink.stored({"format": "parquet", "format.options.path": "out", **more}, "t") is None
+    assert SparkSink.stored({"format": "parquet"}, "t") is None

@@ -1,0 +1,41 @@
+"""Records are decoded as the sink decodes them, so that they can be compared with the rows of its target."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from connectx.data.transforms.columns import HEADERS
+from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import Stored
+from connectx.plugins.registry import Plugins
+from connectx.verify.check.decoding import SinkDecoder
+from tests.support.profiles import JSON
+
+RECORDS = pa.table(
+    {
+        "topic": ["t"],
+        "key": pa.array([None], pa.binary()),
+        "value": [b'{"id":7,"half":3.5}'],
+        "headers": pa.array([None], HEADERS),
+        "timestamp": [0],
+        "partition": [0],
+        "offset": [0],
+    }
+)
+KIND = pa.struct([("id", pa.int64()), ("half", pa.float64())])
+
+
+@pytest.mark.parametrize(
+    ("stored", "value"),
+    [
+        (Stored("rows", lambda: iter([])), {"id": 7, "half": 3.5}),
+        (Stored("rows", lambda: iter([]), value_type=KIND), {"id": 7, "half": 3.5}),
+        (Stored("lines", lambda: iter([]), lines=True), '{"id":7,"half":3.5}'),
+    ],
+    ids=["fields of unknown types", "fields of known types", "lines"],
+)
+def test_values_have_the_form_of_the_targets_rows(stored: Stored, value: object) -> None:
+    worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
+    decoder = SinkDecoder({"connector.class": "DataSourceSink", **JSON}, stored, Plugins(), worker)
+    assert decoder("t", RECORDS) == [(None, value)]
