@@ -49,6 +49,24 @@ SPARK_SCHEMA: Final = ", ".join(f"{column.name} {column.spark_type}" for column 
 NULL_TEXT: Final = "NA"
 
 
+def source_config(path: Path) -> dict[str, str]:
+    """Configuration of a FileSource that reads the file into the topic."""
+    return {
+        "connector.class": "FileSource",
+        "file": str(path),
+        "format": "csv",
+        "header": "true",
+        "schema": SPARK_SCHEMA,
+        "null.text": NULL_TEXT,
+        "key.fields": ",".join(KEY),
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "topic": TOPIC,
+        "topic.creation.default.partitions": "4",
+        "topic.creation.default.replication.factor": "1",
+    }
+
+
 def unpack(folder: Path, rows: int | None = None) -> Path:
     """Write `flights.csv` into `folder`, the first `rows` flights of it or all, and return its path.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connectx.demo.database import database
-from connectx.demo.flights import KEY, NULL_TEXT, SPARK_SCHEMA, TABLE, TOPIC, unpack
+from connectx.demo.flights import TABLE, TOPIC, source_config, unpack
 from connectx.demo.interrupts import uninterrupted
 from connectx.demo.measures import Measures, Reader, measure_file, measure_table, measure_topic
 from connectx.demo.screen import Look, Screen
@@ -36,7 +36,6 @@ WORKERS = 3
 _KILL_SOURCE_AT, _ADD_WORKER_AT, _KILL_SINK_AT = 0.20, 0.40, 0.55
 _STUCK_S = 60.0
 _LOOK_S = 0.5
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
@@ -175,24 +174,7 @@ class _Flow:
 
     def create(self) -> None:
         """Create both connectors and wait until they run."""
-        self.cluster.create(
-            SOURCE,
-            {
-                "connector.class": "FileSource",
-                "file": str(self.path),
-                "format": "csv",
-                "header": "true",
-                "schema": SPARK_SCHEMA,
-                "null.text": NULL_TEXT,
-                "key.fields": ",".join(KEY),
-                "topic": TOPIC,
-                "topic.creation.default.partitions": "4",
-                "topic.creation.default.replication.factor": "1",
-                "slice.bytes": str(self.slice_bytes),
-                "key.converter": JSON,
-                "key.converter.schemas.enable": "false",
-            },
-        )
+        self.cluster.create(SOURCE, {**source_config(self.path), "slice.bytes": str(self.slice_bytes)})
         self.cluster.create(
             SINK,
             {

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from connectx.demo.database import database
-from connectx.demo.flights import KEY, NULL_TEXT, SPARK_SCHEMA, TABLE, TOPIC, multiply, unpack
-from connectx.demo.job import JSON, require_writable, temporary_folder
+from connectx.demo.flights import TABLE, TOPIC, multiply, source_config, unpack
+from connectx.demo.job import require_writable, temporary_folder
 from connectx.demo.measures import Measures, Reader, measure_delta, measure_file, measure_table, measure_topic
 from connectx.demo.screen import Screen
 from connectx.demo.standalone import SparkStandalone
@@ -171,21 +171,10 @@ class _Flow:
         self.cluster.create(
             SOURCE,
             {
-                "connector.class": "FileSource",
-                "file": str(self.path),
-                "format": "csv",
-                "header": "true",
-                "schema": SPARK_SCHEMA,
-                "null.text": NULL_TEXT,
-                "key.fields": ",".join(KEY),
-                "topic": TOPIC,
-                "topic.creation.default.partitions": "4",
-                "topic.creation.default.replication.factor": "1",
+                **source_config(self.path),
                 "bulk.mode": "always",
                 "bulk.min.bytes": str(16 << 20),  # many slices, so that something can be killed in several
                 "producer.override.transaction.timeout.ms": "600000",
-                "key.converter": JSON,
-                "key.converter.schemas.enable": "false",
             },
         )
         tables = {"connector.class": "PostgresSink", "connection.url": uri, "table.name.format": TABLE}
