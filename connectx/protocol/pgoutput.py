@@ -114,7 +114,7 @@ class Messages:
 
     Args:
         buffer: uint8, all messages one after another.
-        starts: int64, where each begins, then the end of the last one.
+        starts, ends: int64, where each begins and ends.
         lsns: int64, of each.
 
     Attributes:
@@ -125,13 +125,14 @@ class Messages:
         ReplicationMessageError: a message is empty or of a kind that protocol version 1 does not have.
     """
 
-    def __init__(self, buffer: Any, starts: Any, lsns: Any) -> None:
+    def __init__(self, buffer: Any, starts: Any, ends: Any, lsns: Any) -> None:
         self.buffer = buffer
         self.lsns = lsns
         self._starts = starts
+        self._ends = ends
         everything = np.arange(len(lsns))
-        self._refuse(everything, starts[1:] <= starts[:-1], "it is empty")
-        self.kinds = buffer[starts[:-1]]
+        self._refuse(everything, ends <= starts, "it is empty")
+        self.kinds = buffer[starts]
         self._refuse(everything, ~np.isin(self.kinds, _KINDS), "its kind is unknown")
 
     def __len__(self) -> int:
@@ -162,7 +163,7 @@ class Messages:
         """Numbers of all inserts, updates and deletes, and the oids of their tables (int64)."""
         numbers = np.flatnonzero(np.isin(self.kinds, _ROWS))
         starts = self._starts[numbers]
-        self._refuse(numbers, starts + 6 > self._starts[numbers + 1], "it ends before its row")
+        self._refuse(numbers, starts + 6 > self._ends[numbers], "it ends before its row")
         return numbers, self._numbers(starts + 1, ">u4")
 
     def rows(self, numbers: Any, width: int) -> Rows:
@@ -175,7 +176,7 @@ class Messages:
         Raises:
             ReplicationMessageError: a row has another form.
         """
-        kinds, at, ends = self.kinds[numbers], self._starts[numbers] + 5, self._starts[numbers + 1]
+        kinds, at, ends = self.kinds[numbers], self._starts[numbers] + 5, self._ends[numbers]
         marks = self.buffer[at]
         has_old, has_new = (marks == KEY) | (marks == OLD), kinds != DELETE
         fits = np.where(kinds == INSERT, marks == NEW, has_old | ((kinds == UPDATE) & (marks == NEW)))
@@ -190,7 +191,7 @@ class Messages:
 
     def data(self, number: int) -> bytes:
         """The bytes of a message."""
-        return bytes(self.buffer[self._starts[number] : self._starts[number + 1]])
+        return bytes(self.buffer[self._starts[number] : self._ends[number]])
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
@@ -226,7 +227,7 @@ class Messages:
 
     def _all(self, kind: int, size: int) -> Any:
         numbers = np.flatnonzero(self.kinds == kind)
-        self._refuse(numbers, self._starts[numbers + 1] - self._starts[numbers] != size, f"it has not {size} bytes")
+        self._refuse(numbers, self._ends[numbers] - self._starts[numbers] != size, f"it has not {size} bytes")
         return numbers
 
     def _numbers(self, at: Any, kind: str) -> Any:

@@ -52,6 +52,9 @@ EXTREMES: Final = (
 TABLES: Final = {"kinds": 3, "whole": 2, "lines": 1}
 """Rows of each table before the snapshot. `whole` has REPLICA IDENTITY FULL, `lines` has no key."""
 
+READ: Final = {"sql_prefix": "sql", "stream_prefix": "stream"}
+"""slot.read.mode of our connectors by topic.prefix."""
+
 LAST: Final = 999
 """The id of the row that ends the load of each table."""
 
@@ -201,75 +204,84 @@ def test_records_are_those_of_debezium(
         "value_converter_schemas_enable": "true",
     }
     debezium.create("dbz", settings("dbz_prefix", **given))
-    ours.create("cdc", settings("cdc_prefix", **given))
-    for prefix in ("dbz_prefix", "cdc_prefix"):
+    for prefix, mode in READ.items():
+        ours.create(prefix, settings(prefix, **given, slot_read_mode=mode))
+    for prefix in ("dbz_prefix", *READ):
         for table, rows in TABLES.items():
             records(kafka, prefix, table, rows)
     load(sql)
-    marks: list[str] = []
-    for table, rows in TABLES.items():
-        theirs, mine = (comparable(loaded(kafka, prefix, table)) for prefix in ("dbz_prefix", "cdc_prefix"))
-        marks += [source["snapshot"] for _, value in mine if value and (source := payload(value)["source"])]
-        for _, value in (*theirs, *mine):  # which of Debezium's threads is first or last is left to chance
-            if value:
-                source = payload(value)["source"]
-                source["snapshot"] = source["snapshot"].removesuffix("_in_data_collection")
-        first = payload(theirs[rows][1])["source"]
-        if first["sequence"].startswith("[null,"):  # Debezium does not know the commit before its first change
-            first["sequence"] = payload(mine[rows][1])["source"]["sequence"]
-        for one, other in zip(mine, theirs, strict=True):
-            assert one == other
-    assert (marks.count("first"), marks.count("last")) == (1, 1)
+    for prefix in READ:
+        marks: list[str] = []
+        for table, rows in TABLES.items():
+            theirs, mine = (comparable(loaded(kafka, one, table)) for one in ("dbz_prefix", prefix))
+            marks += [source["snapshot"] for _, value in mine if value and (source := payload(value)["source"])]
+            for _, value in (*theirs, *mine):  # which of Debezium's threads is first or last is left to chance
+                if value:
+                    source = payload(value)["source"]
+                    source["snapshot"] = source["snapshot"].removesuffix("_in_data_collection")
+            first = payload(theirs[rows][1])["source"]
+            if first["sequence"].startswith("[null,"):  # Debezium does not know the commit before its first change
+                first["sequence"] = payload(mine[rows][1])["source"]["sequence"]
+            for one, other in zip(mine, theirs, strict=True):
+                assert one == other
+        assert (marks.count("first"), marks.count("last")) == (1, 1)
+        ours[prefix].delete()
     debezium.delete("dbz")
-    ours["cdc"].delete()
 
 
+@pytest.mark.parametrize("mode", ["sql", "stream"])
 def test_a_connector_moves_to_connectx_and_back_with_slot_and_offsets(
     sql: Sql,
     kafka: EmbeddedKafka,
     debezium: RestClient,
     ours: cx.Cluster,
     settings: Callable[..., dict[str, str]],
+    mode: str,
 ) -> None:
-    sql("CREATE TABLE moved (id int PRIMARY KEY, name text)", "INSERT INTO moved VALUES (1, 'a')")
-    config = settings("moving", table_include_list="public.moved")
+    name, table = f"moving_{mode}", f"moved_{mode}"
+    sql(f"CREATE TABLE {table} (id int PRIMARY KEY, name text)", f"INSERT INTO {table} VALUES (1, 'a')")
+    config = settings(name, table_include_list=f"public.{table}")
     expected: list[tuple[str | None, int]] = [("r", 1)]
 
     def change(number: int) -> None:
         """A transaction of three changes, and one of a single change."""
-        sql("BEGIN", f"INSERT INTO moved VALUES ({number}, 'a'), ({number + 1}, 'b')")
-        sql(f"UPDATE moved SET name = 'c' WHERE id = {number}", "COMMIT", f"DELETE FROM moved WHERE id = {number + 1}")
+        sql("BEGIN", f"INSERT INTO {table} VALUES ({number}, 'a'), ({number + 1}, 'b')")
+        sql(
+            f"UPDATE {table} SET name = 'c' WHERE id = {number}",
+            "COMMIT",
+            f"DELETE FROM {table} WHERE id = {number + 1}",
+        )
         expected.extend([("c", number), ("c", number + 1), ("u", number), ("d", number + 1), (None, number + 1)])
 
     def arrived() -> list[tuple[str | None, int]]:
-        found = records(kafka, "moving", "moved", len(expected))
+        found = records(kafka, name, table, len(expected))
         return [(value and value["op"], key["id"]) for key, value in found]
 
     def released() -> bool:
         """No reader has the slot."""
-        return sql("SELECT active FROM pg_replication_slots WHERE slot_name = 'moving'") == [(False,)]
+        return sql(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{name}'") == [(False,)]
 
-    debezium.create("moving", config)
+    debezium.create(name, config)
     arrived()
     change(10)
     assert arrived() == expected
-    debezium.stop("moving")
+    debezium.stop(name)
     until(released, "Debezium to release the slot")
     change(20)
-    connector = ours.create("moving", config)
+    connector = ours.create(name, {**config, "slot.read.mode": mode})
     change(30)
     assert arrived() == expected
     connector.stop()
     connector.wait("STOPPED", timeout=WAIT_S)
     until(released, "connectx to release the slot")
     change(40)
-    debezium.resume("moving")
+    debezium.resume(name)
     change(50)
     assert arrived() == expected
-    debezium.stop("moving")
+    debezium.stop(name)
     until(released, "Debezium to release the slot")
     connector.resume()
     change(60)
     assert arrived() == expected
     connector.delete()
-    debezium.delete("moving")
+    debezium.delete(name)

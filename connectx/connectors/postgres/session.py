@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LOCK_NOT_AVAILABLE = "55P03"
 _ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
 _PASSING = ("08", "40", "53", "57P", _LOCK_NOT_AVAILABLE, "25P03", "55006")  # 55006: a slot or table in use
+_PASSES = re.compile("no connection|server closed|terminating|is active for PID")  # a reader of rows has no SQLSTATE
 _PERMISSION = ("28", "42501")
 _MISSING = ("42P01", "3F000")
 _MISMATCH = ("42703", "42804", "42P10")
@@ -140,11 +141,12 @@ class PostgresSession:
         return connection.cursor()
 
     def _call(self, what: str, function: Any, *arguments: Any) -> Any:
+        import pyarrow as pa
         from adbc_driver_postgresql import dbapi
 
         try:
             return function(*arguments)
-        except (dbapi.Error, OSError) as error:  # a reader of rows raises an OSError with libpq's text
+        except (dbapi.Error, OSError, pa.ArrowInvalid) as error:  # the last two: a reader of rows, with libpq's text
             raise typed_error(error, what) from error
 
 
@@ -205,7 +207,7 @@ def typed_error(error: Any, what: str) -> ConnectxError:
     message = f"{reason}. {more}".rstrip()
     if state.startswith(_ROW):
         return RowRefusedError(message)
-    if state.startswith(_PASSING) or (not state and re.search(r"no connection|server closed|terminating", str(error))):
+    if state.startswith(_PASSING) or (not state and _PASSES.search(str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
         return passing(f"PostgreSQL could not do what was asked: {reason}.", next_step=_AGAIN)
     if state.startswith(_PERMISSION):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
@@ -30,6 +31,11 @@ from tests.support.waiting import WAIT_S, until
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
+T = TypeVar("T")
+
+in_every_mode = pytest.mark.parametrize("shop", ["auto", "stream", "sql"], indirect=True)
+"""For tests of how a reading begins; others read a stream only after a backlog, or never."""
+
 KEYED = "CREATE TABLE t (id int PRIMARY KEY, name text)"
 
 
@@ -39,9 +45,9 @@ def logical_postgres() -> Iterator[str]:
         yield uri
 
 
-@pytest.fixture
-def shop(logical_postgres: str) -> Iterator[Captured]:
-    made = Captured(logical_postgres)
+@pytest.fixture(params=["auto", "sql"])
+def shop(logical_postgres: str, request: pytest.FixtureRequest) -> Iterator[Captured]:
+    made = Captured(logical_postgres, request.param)
     yield made
     made.close()
 
@@ -54,6 +60,7 @@ def table(shop: Captured) -> dict[int, dict[str, Any]]:
     return {key: {"id": key, "name": name} for key, name in shop.sql("SELECT id, name FROM t")}
 
 
+@in_every_mode
 def test_a_snapshot_in_pages_is_followed_by_every_change_over_restarts(shop: Captured) -> None:
     shop.sql(KEYED)
     shop.sql("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(1, 25) n")
@@ -104,7 +111,8 @@ def test_tables_are_read_at_a_time_as_of_one_moment_and_go_on_after_a_restart(sh
     shop.sql("CREATE TABLE none (id int PRIMARY KEY)")
     capture = Capture(shop, snapshot_fetch_size=4, snapshot_max_threads=3)
     found = capture.records(most=1)
-    activity = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{shop.name}' AND application_name LIKE '%cdc-0'"
+    activity = ("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND "
+                f"datname = '{shop.name}' AND application_name LIKE '%cdc-0'")  # fmt: skip
     assert shop.sql(activity) == [(3,)]
     shop.transaction(*(f"UPDATE {name} SET name = 'new'" for name in kinds))
     found += capture.records(most=4)
@@ -352,18 +360,134 @@ def test_partitions_have_one_topic_when_their_root_is_published(shop: Captured, 
     assert sorted(record["value"]["after"]["id"] for record in of_u) == [1, 2, 3, 4]
 
 
-def test_a_slot_that_another_session_reads_is_waited_for(shop: Captured) -> None:
+def test_changes_continue_after_all_connections_were_ended(shop: Captured) -> None:
     shop.sql(KEYED)
-    first, second = Capture(shop), Capture(shop)
-    first.slices()
+    capture, found = Capture(shop), []
+    capture.slices()
     shop.sql("INSERT INTO t SELECT n FROM generate_series(1, 10) n")
     shop.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{shop.name}' AND "
              "application_name = 'connectx cdc-0'")  # fmt: skip
+
+    def poll_until_it_fails() -> None:
+        while True:
+            piece = capture.poll()
+            found.extend([] if piece is None else rows_of(piece))
+
     with pytest.raises(RetriableError):
-        first.poll()
-    assert keys(first.records()) == list(range(1, 11))
-    first.stop()
-    second.stop()
+        poll_until_it_fails()
+    assert keys([*found, *retried(capture.records)]) == list(range(1, 11))
+    capture.stop()
+
+
+def retried(call: Callable[[], T]) -> T:
+    """What a call returns that is repeated while the slot is not free."""
+
+    def attempt() -> list[T]:
+        try:
+            return [call()]
+        except RetriableError:
+            return []
+
+    (found,) = until(attempt, "the slot to be free")
+    return found
+
+
+def test_a_slot_that_another_reader_has_is_waited_for(shop: Captured) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop)
+    capture.slices()
+    capture.stop()
+    shop.end_readers()
+    reader = psycopg.connect(shop.uri, autocommit=True, replication="database")
+    options = "proto_version '1', publication_names 'dbz_publication'"
+    reader.pgconn.exec_(f"START_REPLICATION SLOT {shop.name} LOGICAL 0/0 ({options})".encode())
+    shop.sql("INSERT INTO t VALUES (1, 'a')")
+    capture.start()
+    with pytest.raises(RetriableError, match=r"is active for PID.*End the other reader of slot\.name"):
+        capture.records()
+    reader.close()
+    assert keys(retried(capture.records)) == [1]
+    capture.stop()
+
+
+@in_every_mode
+def test_the_slot_is_taken_from_an_older_instance_of_the_task(shop: Captured) -> None:
+    shop.sql(KEYED)
+    zombie = Capture(shop)
+    zombie.slices()
+    shop.sql("INSERT INTO t VALUES (1, 'a')")
+    successor = Capture(shop, zombie.stored)
+    assert keys(successor.records()) == [1]
+    shop.sql("INSERT INTO t VALUES (2, 'b')")
+    if shop.mode != "sql":  # by SQL no reader keeps the slot
+        with pytest.raises(RetriableError):
+            until(lambda: zombie.slices() and None, "the zombie to lose its connection")
+    assert keys(successor.records()) == [2]
+    zombie.stop()
+    successor.stop()
+
+
+def test_the_slot_never_moves_further_than_what_was_committed(shop: Captured) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop)
+    capture.slices()
+    capture.commits = False
+    committed = capture.stored
+    assert committed is not None
+    shop.sql("INSERT INTO t VALUES (1, 'a')")
+    assert keys(capture.records()) == [1]
+    shop.sql("CREATE TABLE other (id int)")
+    capture.slices()
+    capture.stop()
+    shop.end_readers()
+    assert shop.slot_lsn() <= committed["lsn"]
+    again = Capture(shop, committed)
+    assert keys(again.records()) == [1]
+    again.stop()
+
+
+@pytest.mark.parametrize("shop", ["stream"], indirect=True)
+def test_a_role_that_may_not_replicate_is_named(shop: Captured) -> None:
+    shop.sql(KEYED, "CREATE PUBLICATION dbz_publication FOR ALL TABLES", "CREATE ROLE plain LOGIN")
+    shop.sql(f"SELECT 1 FROM pg_create_logical_replication_slot('{shop.name}', 'pgoutput')")
+    capture = Capture(shop, snapshot_mode="no_data", database_user="plain")
+    with pytest.raises(
+        DatabasePermissionError, match=r"replication connection.*REPLICATION, or set slot\.read\.mode=sql"
+    ):
+        capture.poll()
+    shop.sql("DROP ROLE plain")
+
+
+def test_without_a_walsender_changes_are_read_by_sql_or_the_setting_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with postgres_server("max_wal_senders = 0", logical=True) as uri:
+        captured = Captured(uri, "auto")
+        captured.sql(KEYED)
+        capture = Capture(captured)
+        capture.slices()
+        captured.sql("INSERT INTO t VALUES (1, 'a')")
+        assert keys(capture.records()) == [1]
+        captured.sql("INSERT INTO t VALUES (2, 'b')")
+        assert keys(capture.records()) == [2]
+        capture.stop()
+        (warning,) = [record.message for record in caplog.records if "is read by SQL" in record.message]
+        assert "max_wal_senders" in warning
+        captured.mode = "stream"
+        with pytest.raises(RetriableError, match=r"no walsender left.*Raise max_wal_senders.*slot\.read\.mode=sql"):
+            Capture(captured, capture.stored).poll()
+        captured.close()
+
+
+def test_lists_that_choose_no_table_are_named(shop: Captured, caplog: pytest.LogCaptureFixture) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop, table_include_list="public.tt")
+    assert capture.records() == []
+    assert "choose none of the 1 tables of the publication dbz_publication" in capture.waits
+    assert "table.include.list" in capture.waits
+    assert capture.waits in caplog.text
+    shop.sql("CREATE TABLE tt (id int PRIMARY KEY)", "INSERT INTO tt VALUES (1)")
+    assert keys(capture.records()) == [1]
+    assert capture.waits == ""
+    capture.stop()
 
 
 # ---------------------------------------------------------------------------------------------------- in a cluster

@@ -19,6 +19,9 @@ from connectx.protocol.pgoutput import Relation
 _FIRST_OWN_OID: Final = 16_384
 """Types with lower numbers are PostgreSQL's own."""
 
+_ENDS_MS: Final = 5_000
+"""How long a connection may take to end."""
+
 
 def as_number(lsn: str) -> str:
     """SQL of an LSN as bigint."""
@@ -136,6 +139,17 @@ class Catalog:
         """Tables of the publication that are read, in the order of table.include.list, then by name."""
         read = [(schema, name) for schema, name in self._published(publication) if self._takes.takes(schema, name)]
         return [self._table(*table) for table in sorted(read, key=lambda table: (self._takes.place(*table), table))]
+
+    def unchosen(self, publication: str) -> str:
+        """A warning that the lists choose no table of the publication; empty if they do, or if there is no list."""
+        published = list(self._published(publication))
+        if self._takes == TableFilter() or any(self._takes.takes(*table) for table in published):
+            return ""
+        return (
+            f"table.include.list and the other lists choose none of the {len(published)} tables of the publication "
+            f"{publication}, so no change is read. Correct the lists (an expression matches a whole name, as "
+            "public.orders), or create the table."
+        )
 
     def _table(self, schema: str, name: str) -> TableShape:
         rows = self._query(
@@ -271,6 +285,14 @@ class Catalog:
     def drop_slot(self, name: str) -> None:
         """Drop the slot."""
         self._query(f"SELECT 1 FROM pg_drop_replication_slot({literal(name)})")
+
+    def end_zombie(self, name: str) -> None:
+        """End the connection of an older instance of this task, known by its application_name, that has the slot."""
+        self._query(
+            f"SELECT pg_terminate_backend(s.active_pid, {_ENDS_MS}) FROM pg_replication_slots s "
+            f"JOIN pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = {literal(name)} "
+            "AND a.usename = current_user AND a.application_name = current_setting('application_name')"
+        )
 
     def flushed(self) -> int:
         """LSN up to which the server's WAL is durable."""

@@ -48,7 +48,6 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "snapshot.isolation.mode": ("repeatable_read", "serializable"),
     "snapshot.locking.mode": ("none",),
     "snapshot.max.threads.multiplier": ("1",),
-    "status.update.interval.ms": (),
     "xmin.fetch.interval.ms": ("0",),
 }
 """Keys of Debezium that change nothing here, with the values that may be given; empty: any."""
@@ -104,6 +103,25 @@ CONFIG: Final = (
         group=_SLOT,
         importance="HIGH",
         validator=matching("[a-z0-9_]{1,63}"),
+    )
+    .define(
+        "slot.read.mode",
+        str,
+        "auto",
+        doc="How the slot is read. auto: a backlog by SQL, and then what follows over a replication connection if the "
+        "server allows one. stream: over a replication connection only. sql: by SQL only. Not a key of Debezium.",
+        group=_SLOT,
+        validator=one_of("auto", "stream", "sql"),
+    )
+    .define(
+        "status.update.interval.ms",
+        int,
+        10_000,
+        doc="How often a replication connection reports to the server at least. It must be less than the server's "
+        "wal_sender_timeout.",
+        group=_SLOT,
+        importance="LOW",
+        validator=at_least(10),
     )
     .define("publication.name", str, "dbz_publication", doc="Publication to read.", group=_SLOT, importance="HIGH")
     .define(

@@ -1,11 +1,12 @@
 """PostgresCdcSource: rows of tables, then every change of them, as Debezium's PostgreSQL connector writes them.
 
 Configuration keys, records, source partition and source offsets have Debezium's format. Changes come from a logical
-replication slot by plain SQL: a poll peeks, and the slot moves only after the changes are committed in Kafka.
+replication slot, which moves only after the changes are committed in Kafka.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from connectx.connectors.postgres.cdc.events import HEARTBEAT_SCHEMAS, Changes, 
 from connectx.connectors.postgres.cdc.positions import Position, check_offset
 from connectx.connectors.postgres.cdc.reading import SlotReader
 from connectx.connectors.postgres.cdc.replay import is_reached, row_change
+from connectx.connectors.postgres.cdc.replication import ReplicationStream
 from connectx.connectors.postgres.cdc.resuming import WITHOUT_SNAPSHOT, Resumption
 from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.stream import after_wal
@@ -30,6 +32,11 @@ from connectx.version import VERSION
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_MOST_IDLE_MS = 100
+"""A stop may come while the task waits for changes."""
 
 
 class PostgresCdcSource(SourceConnector):
@@ -79,6 +86,16 @@ class PostgresCdcSource(SourceConnector):
                 **{"extra_float_digits": "1", "bytea_output": "hex"},
             }
             self._connect = partial(PostgresSession, uri(values), settings, CONNECTION_KEYS)
+            self._stream = partial(
+                ReplicationStream,
+                uri(values),
+                settings,
+                CONNECTION_KEYS,
+                slot=self._slot,
+                publication=values["publication.name"],
+                most=values["max.queue.size"],
+                interval_s=max(10, min(values["status.update.interval.ms"], values["slot.advance.interval.ms"])) / 1000,
+            )
             self._session = self._connect()
             modes = Modes(
                 values["decimal.handling.mode"],
@@ -88,6 +105,8 @@ class PostgresCdcSource(SourceConnector):
             )
             self._catalog = Catalog(self._session, modes, TableFilter.of(values))
             self._snapshot: Snapshot | None = None
+            self._reader: SlotReader | None = None
+            self._has_begun = False
             self._forget()
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
@@ -128,8 +147,10 @@ class PostgresCdcSource(SourceConnector):
                 changes, position = snapshot.next(position)
 
         def idle(self, offset: SourceOffset | None) -> None:
-            """Wait for poll.interval.ms."""
-            self.context.wait(self._values["poll.interval.ms"])
+            """Wait for changes of a replication connection; without one for poll.interval.ms."""
+            interval_ms = self._values["poll.interval.ms"]
+            if self._reader is None or not self._reader.wait(min(interval_ms, _MOST_IDLE_MS) / 1000):
+                self.context.wait(interval_ms)
 
         def committed(self, offset: SourceOffset) -> None:
             """Let the next reading move the slot."""
@@ -146,9 +167,12 @@ class PostgresCdcSource(SourceConnector):
         def _forget(self) -> None:
             """Drop everything but the configuration: the next poll begins at the offset that it is given."""
             self._end_snapshot()
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader.close()
             self._position: Position | None = None
             self._polled: SourceOffset | None = None
-            self._reader: SlotReader | None = None
+            self._unchosen = ""
             self._advance_s = self._beat_s = time.monotonic()
 
         def _end_snapshot(self) -> None:
@@ -161,15 +185,21 @@ class PostgresCdcSource(SourceConnector):
                 self._forget()
                 self._session.rollback()
                 self._resume(offset)
-            self.waits = ""
             if (piece := self._next()) is not None:
                 self._polled = piece.offset
+            self.waits = self._unchosen
             return piece
 
         def _resume(self, offset: SourceOffset | None) -> None:
             values, catalog = self._values, self._catalog
+            if not self._has_begun:
+                catalog.end_zombie(self._slot)
+                self._has_begun = True
             publication, autocreate = values["publication.name"], values["publication.autocreate.mode"]
             catalog.ensure_publication(publication, autocreate, via_root=values["publish.via.partition.root"])
+            self._unchosen = catalog.unchosen(publication)
+            if self._unchosen:
+                log.warning(self._unchosen)
             mode, strategy = values["snapshot.mode"], values["offset.mismatch.strategy"]
             resumption = Resumption(catalog, self._slot, mode, strategy, values["database.dbname"])
             self._position, begins = resumption.resume(offset)
@@ -180,7 +210,7 @@ class PostgresCdcSource(SourceConnector):
                 self._snapshot = Snapshot(self._session, catalog, publication, rows, threads, self._connect)
                 if begins:
                     self._position = self._snapshot.begin(self._position.lsn)
-            self._reader = SlotReader(self._session, catalog, values, self._slot)
+            self._reader = SlotReader(self._session, catalog, values, self._slot, self._stream)
 
         def _next(self) -> Slice | None:
             assert self._position is not None, "a position was resumed"
@@ -192,7 +222,7 @@ class PostgresCdcSource(SourceConnector):
             assert self._reader is not None, "a reader was made"
             found = self._reader.next(self._position)
             if found is not None:
-                self._position = found.position
+                self._position, self._unchosen = found.position, ""
                 return self._slice(found.parts, found.position)
             return self._idle_slice(self._reader)
 

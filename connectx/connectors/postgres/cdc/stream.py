@@ -87,7 +87,7 @@ class _Log(NamedTuple):
 
 
 class Decoder:
-    """Makes slices of the messages of one reading of a slot.
+    """Makes slices of the messages of a slot, which describe each table before its first change.
 
     Args:
         shapes: the table that a Relation message describes, None when it is not read.
@@ -97,7 +97,7 @@ class Decoder:
         skipped: operations without events.
 
     Attributes:
-        position: after the last whole transaction of the slices so far, also one without events.
+        position: after the last whole transaction of the slices so far, also one without events; what follows is sent.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class Decoder:
         self._most = most
         self._tombstones = tombstones
         self._skipped = skipped
+        self._known: dict[int, TableShape | None] = {}  # by oid, as it was described last
         self.position = position
 
     def slices(self, messages: Messages) -> Iterator[Transactions]:
@@ -149,11 +150,13 @@ class Decoder:
         numbers, oids = numbers[order], oids[order]
         shapes: list[TableShape] = []
         described = np.where(messages.kinds[numbers] == pgoutput.TRUNCATE, -1, _NOT_DESCRIBED)
-        for number, relation in messages.relations():
-            shape = self._shapes(relation)
-            described[(numbers > number) & (oids == relation.oid)] = -1 if shape is None else len(shapes)
+        new = [(number, relation.oid, self._shapes(relation)) for number, relation in messages.relations()]
+        changed = np.unique(oids).tolist()
+        for number, oid, shape in [*((-1, oid, self._known[oid]) for oid in changed if oid in self._known), *new]:
+            described[(numbers > number) & (oids == oid)] = -1 if shape is None else len(shapes)
             if shape is not None:
                 shapes.append(shape)
+        self._known.update((oid, shape) for _, oid, shape in new)
         if (described == _NOT_DESCRIBED).any():
             raise _inconsistent("a change of a table that it did not describe")
         read = described >= 0

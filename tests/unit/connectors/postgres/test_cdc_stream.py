@@ -122,6 +122,21 @@ def test_a_table_that_changes_its_columns_begins_a_new_part() -> None:
     ]  # fmt: skip
 
 
+def test_a_table_is_known_in_later_readings_of_the_same_decoder() -> None:
+    decoder, hidden = Decoder(shape_of, Position(0), 9), relation(3, "id", name="hidden")
+    first = transaction(100, T, hidden, Insert(1, (b"1", b"a")), Insert(3, (b"7",)))
+    second = transaction(200, Insert(3, (b"8",)), Insert(1, (b"2", b"b")))
+    more = relation(1, "id", "name", "more")
+    third = transaction(300, Insert(1, (b"3", b"c")), more, Insert(1, (b"4", b"d", b"e")))
+    (found, later, last) = (list(decoder.slices(messages(pairs))) for pairs in (first, second, third))
+    assert [(op, after) for op, _, _, after in events([*found, *later])] == [
+        ("c", ("1", "a")), ("c", ("2", "b")),
+    ]  # fmt: skip
+    assert [len(part.shape.columns) for part in last[0].parts] == [2, 3]
+    with pytest.raises(ReplicationMessageError, match="did not describe"):
+        list(Decoder(shape_of, Position(0), 9).slices(messages(second)))
+
+
 def test_tables_that_are_not_read_give_nothing_but_move_the_position() -> None:
     decoder = Decoder(shape_of, Position(0), 1)
     hidden = relation(3, "id", name="hidden")
