@@ -17,6 +17,7 @@ from connectx.extras import Extra, require
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.plugins.bulk_slice import BulkSlice
 from connectx.views import Form, Shown, plugin_form
 
 if TYPE_CHECKING:
@@ -290,11 +291,11 @@ class SourceTask(Shown):
         """
         return None
 
-    def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> Slice | None:
+    def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> Slice | BulkSlice | None:
         """As `poll`, for about `max_bytes` that executors read: `rows` is a DataFrame that nothing has evaluated yet.
 
-        Its partitions are in the order of the source, and each evaluation returns the same rows. A task that defines
-        this defines `waiting_bytes`, too.
+        Its partitions are in the order of the source, and each evaluation returns the same rows. A BulkSlice reads
+        with a function instead. A task that defines this defines `waiting_bytes`, too.
         """
         raise TypeError(f"{type(self).__name__} must define poll_bulk")
 

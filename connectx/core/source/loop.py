@@ -12,9 +12,10 @@ everything that was sent before them is acknowledged. A position moves only when
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from connectx.core.lanes import Lane
 from connectx.core.moves import Moves, moved
@@ -51,6 +52,9 @@ _LoopAnswer = (
     | msg.OffsetsFlushFailed
 )
 """Answers to the effects of a loop that has begun, but for failures."""
+
+_End = tuple[Mapping[str, Any] | None, Mapping[str, Any]]
+"""A source partition, None for the task's own, and the source offset reached in it."""
 
 
 class Phase(StrEnum):
@@ -370,11 +374,19 @@ class SourceTaskCore:
         if sent.skipped:
             self._record(step, payloads.RecordsSkipped(sent.skipped), RecordsFailed(sent.skip_reason))
         job = self.bulk.succeed(now_ms)
+        for read in sent.ranges:
+            self.progress.starts(read.partition, read.start)
+        ends: list[_End] = [(read.partition, read.end) for read in sent.ranges]
+        if job.offset is not None:
+            ends.append((job.partition, job.offset))
         if sent.records:
-            self.progress.sent(job.partition, job.offset, sent.records)
+            for partition, offset in ends:
+                self.progress.sent(partition, offset, 0)
+            self.progress.records += sent.records
             self._commit(step)
         else:
-            self.progress.dropped(job.partition, job.offset)
+            for partition, offset in ends:
+                self.progress.dropped(partition, offset)
             self._go_on(step, now_ms)
 
     def _on_bulk_failed(self, error: str, step: msg.SourceStep, now_ms: int) -> None:

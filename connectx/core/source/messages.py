@@ -66,6 +66,15 @@ class PartitionOffset:
     offset: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """What was read of a source partition: from `start`, None at its beginning, to `end`."""
+
+    partition: Mapping[str, Any]
+    start: Mapping[str, Any] | None
+    end: Mapping[str, Any]
+
+
 # ---------------------------------------------------------------------------------------------------- effects
 
 
@@ -356,23 +365,30 @@ class RouteKnown:
 
 @dataclass(frozen=True, slots=True)
 class BulkPolled:
-    """A slice for executors. Its rows are not read yet; `offset` and `partition` as in Polled."""
+    """A slice for executors. Its rows are not read yet; `offset` and `partition` as in Polled.
+
+    `offset` is None if only the job finds out how far it reads: then BulkSent has the ranges.
+    """
 
     slice_number: int
     size_bytes: int
-    offset: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
     partition: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BulkSent:
-    """Kafka has all records of a job. `skipped`, `skip_reason` and `filtered` as in Polled."""
+    """Kafka has all records of a job. `skipped`, `skip_reason` and `filtered` as in Polled.
+
+    `ranges` are what the job has read, if BulkPolled has no offset.
+    """
 
     slice_number: int
     records: int
     skipped: int = 0
     skip_reason: str = ""
     filtered: int = 0
+    ranges: tuple[PartitionRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from connectx.data.simple import LongConverter, StringConverter
 from connectx.data.transforms.chain import Chain
 from connectx.kafka.producer.batching import PartitionsOf
 from connectx.model.ids import TopicPartition
+from connectx.plugins.bulk_slice import PartRead
 from connectx.runtime.tasks.source import bulk_job
 from connectx.runtime.tasks.source.bulk_job import Recipe, encode_rows, outcome_of, send_batches
 
@@ -33,7 +34,7 @@ def recipe(**more: Any) -> Recipe:
 
 
 def encoded(of: Recipe, *tables: pa.Table) -> list[dict[str, Any]]:
-    return [row for batch in encode_rows(of, tables) for row in batch.to_pylist()]
+    return [row for batch in encode_rows(of, [(0, table) for table in tables]) for row in batch.to_pylist()]
 
 
 def numbers(count: int) -> pa.Table:
@@ -77,7 +78,7 @@ def test_a_record_that_is_too_large_fails_the_task() -> None:
 
 def test_a_second_attempt_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_job, "_this_task", lambda: (0, 1))
-    batches = list(encode_rows(recipe(), [numbers(10)]))
+    batches = list(encode_rows(recipe(), [(0, numbers(10))]))
     outcome = outcome_of(row for batch in send_batches(recipe(), batches) for row in batch.to_pylist())
     assert outcome.records == 0
     assert outcome.failed is not None
@@ -86,7 +87,8 @@ def test_a_second_attempt_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 def row(**columns: Any) -> dict[str, Any]:
     zeros = dict.fromkeys(("records", "bytes", "expected", "filtered", "bad"), 0)
-    return {"topic": None, "partition": -1, "late": False, "why": None, "failed": None, **zeros, **columns}
+    nones = dict.fromkeys(("topic", "why", "failed", "read"))
+    return {**nones, "partition": -1, "late": False, **zeros, **columns}
 
 
 def test_outcomes_of_tasks_are_added_up() -> None:
@@ -101,3 +103,12 @@ def test_outcomes_of_tasks_are_added_up() -> None:
 def test_records_that_were_converted_and_not_sent_make_a_job_fail() -> None:
     outcome = outcome_of([row(topic="t", partition=0, records=4), row(expected=5)])
     assert outcome.failed == "executors converted 5 records, and sent 4"
+
+
+def test_rows_and_ends_of_parts_are_counted_over_all_tasks() -> None:
+    tables = [(3, numbers(10)), (3, numbers(5)), (3, None), (4, numbers(2)), (5, None)]
+    *_, counts = [row for batch in encode_rows(recipe(), tables, counts_parts=True) for row in batch.to_pylist()]
+    assert counts["records"] == 17
+    outcome = outcome_of([row(read=counts["read"]), row(read="[[4, 8, 1]]"), row()])
+    assert outcome.read == {3: PartRead(15, 1), 4: PartRead(10, 1), 5: PartRead(0, 1)}
+    assert encoded(recipe(), numbers(1))[-1]["read"] is None

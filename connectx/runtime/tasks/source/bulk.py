@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pickle import PicklingError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connectx.core.lanes import BulkMode
 from connectx.core.producer.messages import Loan
@@ -19,6 +19,7 @@ from connectx.core.source.messages import (
     BulkPolled,
     BulkSent,
     CoresKnown,
+    PartitionRange,
     PollBulk,
     PolledNothing,
     PollFailed,
@@ -32,6 +33,7 @@ from connectx.core.source.messages import (
 from connectx.errors import ConnectxError
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.plugins.api import RetriableError, Slice
+from connectx.plugins.bulk_slice import BulkSlice
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.source.context import SourceContext
@@ -57,6 +59,9 @@ class SourceBulk:
         context: what the plugin was given.
         producer: of the task.
         topics: those that the task has written to.
+
+    Attributes:
+        reached: the source offset after the last slice, of one of its source partitions.
     """
 
     def __init__(
@@ -75,8 +80,9 @@ class SourceBulk:
         self._producer = producer
         self._topics = topics
         self._is_shipped = False
-        self._polled: Slice | None = None
+        self._polled: Slice | BulkSlice | None = None
         self._slices = 0
+        self.reached: Mapping[str, Any] = {}
 
     def waiting(self, effect: QueryWaiting) -> SourceStimulus:
         """Ask the plugin; what it cannot answer is left to its `poll`, which reports the cause."""
@@ -126,10 +132,12 @@ class SourceBulk:
             return PolledNothing()
         self._polled = polled
         self._slices += 1
+        if isinstance(polled, BulkSlice):
+            return BulkPolled(self._slices, effect.max_bytes, None)
         return BulkPolled(self._slices, effect.max_bytes, dict(polled.offset), polled.partition)
 
-    def run(self, effect: RunBulk) -> tuple[BulkSent | BulkFailed, Slice, Outcome | None]:
-        """Run the job: the answer, the slice, and what was sent.
+    def run(self, effect: RunBulk) -> tuple[BulkSent | BulkFailed, Outcome | None]:
+        """Run the job: the answer, and what was sent.
 
         Raises:
             ProducerFencedError, TransactionExpiredError, RecordRefusedError: the task's transaction cannot be lent.
@@ -162,16 +170,29 @@ class SourceBulk:
         if outcome is None or failed is not None:
             reason = self._setup.masked(str(failed))
             log.warning("%s: a job on Spark's executors failed: %s", self._setup.task, reason)
-            return BulkFailed(effect.slice_number, str(failed)), polled, None
+            return BulkFailed(effect.slice_number, str(failed)), None
+        ranges = self._ranges(polled, outcome)
         if outcome.bad:
             self._runner.errors.failed(outcome.bad)
             why = self._setup.masked(str(outcome.why))
-            log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, dict(polled.offset), why)
-        self._context.remember(polled.partition or self._setup.plugin.partition, polled.offset)
-        sent_all = BulkSent(effect.slice_number, outcome.records, outcome.bad, outcome.why or "", outcome.filtered)
-        return sent_all, polled, outcome
+            log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, self.reached, why)
+        skipped = outcome.bad, outcome.why or ""
+        return BulkSent(effect.slice_number, outcome.records, *skipped, outcome.filtered, ranges), outcome
 
     # ---------------------------------------------------------------------------------------------------- helpers
+
+    def _ranges(self, polled: Slice | BulkSlice, outcome: Outcome) -> tuple[PartitionRange, ...]:
+        """Remember the positions after a slice; what was read, if only the job found it out."""
+        if isinstance(polled, Slice):
+            self._context.remember(polled.partition or self._setup.plugin.partition, polled.offset)
+            self.reached = dict(polled.offset)
+            return ()
+        ranges = []
+        for partition, offset in polled.offsets(outcome.read):
+            ranges.append(PartitionRange(dict(partition), self._context.position(partition), dict(offset)))
+            self._context.remember(partition, offset)
+            self.reached = dict(offset)
+        return tuple(ranges)
 
     def _explained(self, error: Exception) -> Exception:
         """A failed job as the user should see it. Where the tail follows, that finds the cause by itself."""
@@ -185,7 +206,7 @@ class SourceBulk:
                 log.warning("%s: explain() failed\n%s", self._setup.task, self._setup.masked(trace_of(failure)))
         return explained or bulk_job_error(error)
 
-    def _topics_of(self, polled: Slice) -> Sequence[str]:
+    def _topics_of(self, polled: Slice | BulkSlice) -> Sequence[str]:
         """Topics that the rows may go to: with transformations those of earlier slices."""
         named = [] if polled.topic is None or self._setup.chain else [polled.topic]
         topics = list(dict.fromkeys((*named, *self._topics.known)))
@@ -197,7 +218,7 @@ class SourceBulk:
             ship(self._spark.session(), self._setup.modules())
             self._is_shipped = True
 
-    def _job(self, polled: Slice, topics: Sequence[str], loan: Loan | None, effect: RunBulk) -> Outcome:
+    def _job(self, polled: Slice | BulkSlice, topics: Sequence[str], loan: Loan | None, effect: RunBulk) -> Outcome:
         from connectx.runtime.tasks.source.bulk_job import Recipe, run_job, run_job_without_kafka
 
         setup = self._setup
@@ -216,11 +237,12 @@ class SourceBulk:
             loan=loan,
             now_ms=time.time_ns() // 1_000_000,
         )
-        assert not isinstance(polled.rows, tuple), "executors read one DataFrame"
+        rows = polled if isinstance(polled, BulkSlice) else polled.rows
+        assert not isinstance(rows, tuple), "executors read one DataFrame"
         if effect.by_worker:
-            return run_job_without_kafka(polled.rows, recipe, self._producer)
+            return run_job_without_kafka(rows, recipe, self._producer, self._spark.session())
         tasks = min(sum(found.count for found in partitions.values()), self.cores().cores or 1)
-        return run_job(polled.rows, recipe, tasks)
+        return run_job(rows, recipe, tasks, self._spark.session())
 
 
 def _of_executors(setup: SourceSetup) -> dict[str, object]:

@@ -13,9 +13,10 @@ Where executors cannot reach Kafka, the job has the first stage only: the worker
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.reachability import connection_obstacle
 from connectx.kafka.settings.producer_options import producer_options
 from connectx.model.ids import TopicPartition
+from connectx.plugins.bulk_slice import BulkSlice, PartRead
 from connectx.protocol.record_batches import Compression, RecordSet
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ _BATCH: Final = pa.schema(
         **{"topic": pa.string(), "partition": pa.int32(), "task": pa.int32(), "number": pa.int32()},
         **{"records": pa.int64(), "first_ms": pa.int64(), "max_ms": pa.int64(), "largest": pa.int64()},
         **{"data": pa.binary(), "filtered": pa.int64(), "bad": pa.int64(), "why": pa.string(), "failed": pa.string()},
+        "read": pa.string(),
     }
 )
 """A batch of records; or, without `data`, what a task of the first stage has counted, or why it failed."""
@@ -51,7 +54,7 @@ _OUTCOME: Final = pa.schema(
     {
         **{"topic": pa.string(), "partition": pa.int32(), "records": pa.int64(), "bytes": pa.int64()},
         **{"late": pa.bool_(), "expected": pa.int64(), "filtered": pa.int64(), "bad": pa.int64()},
-        **{"why": pa.string(), "failed": pa.string()},
+        **{"why": pa.string(), "failed": pa.string(), "read": pa.string()},
     }
 )
 _ROUTE_TIMEOUT_S: Final = 5.0
@@ -96,6 +99,7 @@ class Outcome:
         filtered: rows that a transformation dropped on purpose.
         bad: rows that were left out as they cannot be records, and `why` the first of them.
         failed: why the job failed; None if it did not.
+        read: what was read by part, if the slice has parts.
     """
 
     sent: Mapping[TopicPartition, int]
@@ -105,6 +109,7 @@ class Outcome:
     bad: int
     why: str | None
     failed: str | None
+    read: Mapping[int, PartRead] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -112,7 +117,7 @@ class Outcome:
         return sum(self.sent.values())
 
 
-def run_job(rows: DataFrame, recipe: Recipe, tasks: int) -> Outcome:
+def run_job(rows: DataFrame | BulkSlice, recipe: Recipe, tasks: int, spark: SparkSession) -> Outcome:
     """Run the job with so many sending tasks.
 
     Raises whatever Spark raises; then records may have been sent.
@@ -121,19 +126,21 @@ def run_job(rows: DataFrame, recipe: Recipe, tasks: int) -> Outcome:
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return send_batches(recipe, batches)
 
-    batches = _encoded(rows, recipe).repartition(max(1, tasks), "topic", "partition")
+    batches = _encoded(rows, recipe, spark).repartition(max(1, tasks), "topic", "partition")
     sorted_ones = batches.sortWithinPartitions("topic", "partition", "task", "number")
     return outcome_of(sorted_ones.mapInArrow(send, _ddl(_OUTCOME)).toArrow().to_pylist())
 
 
-def run_job_without_kafka(rows: DataFrame, recipe: Recipe, producer: KafkaProducer) -> Outcome:
+def run_job_without_kafka(
+    rows: DataFrame | BulkSlice, recipe: Recipe, producer: KafkaProducer, spark: SparkSession
+) -> Outcome:
     """Let executors make the batches, collect them, and send them with the worker's producer.
 
     Nothing is sent unless all rows became records. Raises whatever Spark raises, and what `send_batch` raises.
     """
     import pyarrow.compute as pc
 
-    made = _encoded(rows, recipe).toArrow()
+    made = _encoded(rows, recipe, spark).toArrow()
     is_batch = pc.is_valid(made["data"])
     counts = [_counted(row) for row in made.filter(pc.invert(is_batch)).to_pylist()]
     if any(count["failed"] is not None for count in counts):
@@ -161,14 +168,28 @@ def obstacle_of_executors(session: SparkSession, config: Mapping[str, Any]) -> s
     return cast("str | None", row["obstacle"])
 
 
-def _encoded(rows: DataFrame, recipe: Recipe) -> DataFrame:
+def _encoded(rows: DataFrame | BulkSlice, recipe: Recipe, spark: SparkSession) -> DataFrame:
+    return _encoded_parts(rows, recipe, spark) if isinstance(rows, BulkSlice) else _encoded_frame(rows, recipe)
+
+
+def _encoded_frame(rows: DataFrame, recipe: Recipe) -> DataFrame:
     columns = rows.schema
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tables = (named_rows(pa.Table.from_batches([batch]), columns) for batch in batches)
-        return encode_rows(recipe, tables)
+        return encode_rows(recipe, ((0, named_rows(pa.Table.from_batches([batch]), columns)) for batch in batches))
 
     return rows.mapInArrow(encode, _ddl(_BATCH))
+
+
+def _encoded_parts(rows: BulkSlice, recipe: Recipe, spark: SparkSession) -> DataFrame:
+    """One Spark task for each task of the slice, which reads and converts."""
+    read = rows.read
+
+    def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tasks = (task for batch in batches for task in batch.column(0).to_pylist())
+        return encode_rows(recipe, (found for task in tasks for found in read(task)), counts_parts=True)
+
+    return spark.range(0, rows.tasks, 1, rows.tasks).mapInArrow(encode, _ddl(_BATCH))
 
 
 def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
@@ -176,6 +197,7 @@ def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
     sent: dict[TopicPartition, int] = {}
     size_bytes = filtered = bad = expected = 0
     late, why, failed = False, None, None
+    read: dict[int, PartRead] = {}
     for row in rows:
         if row["topic"] is not None:
             target = TopicPartition(row["topic"], row["partition"])
@@ -183,22 +205,33 @@ def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
         size_bytes, filtered, bad = size_bytes + row["bytes"], filtered + row["filtered"], bad + row["bad"]
         expected, late = expected + row["expected"], late or row["late"]
         why, failed = why or row["why"], failed or row["failed"]
+        for part, rows_read, pieces in json.loads(row["read"] or "[]"):
+            before = read.get(part, PartRead())
+            read[part] = PartRead(before.rows + rows_read, before.pieces + pieces)
     if failed is None and expected != sum(sent.values()):
         failed = f"executors converted {expected} records, and sent {sum(sent.values())}"
-    return Outcome(sent, size_bytes, late, filtered, bad, why, failed)
+    return Outcome(sent, size_bytes, late, filtered, bad, why, failed, read)
 
 
 # --------------------------------------------------------------------------------------------------- on executors
 
 
-def encode_rows(recipe: Recipe, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of records, and at the end their counts; or the reason why not."""
+def encode_rows(
+    recipe: Recipe, tables: Iterable[tuple[int, pa.Table | None]], *, counts_parts: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of records, and at the end their counts, also those of parts; or the reason why not."""
     task, _ = _this_task()
     batcher = Batcher(producer_options(recipe.config), random.Random(f"{recipe.slice_number} {task}").randrange)
     number = records = filtered = bad = 0
     why: str | None = None
+    read: dict[int, PartRead] = {}
     try:
-        for table in tables:
+        for part, table in tables:
+            before = read.get(part, PartRead())
+            if table is None:
+                read[part] = PartRead(before.rows, before.pieces + 1)
+                continue
+            read[part] = PartRead(before.rows + table.num_rows, before.pieces)
             made = transform_and_encode(
                 table, recipe.topic, recipe.chain, recipe.key_converter, recipe.value_converter,
                 recipe.header_converter, skip_unwritable=recipe.skip_bad,
@@ -214,7 +247,8 @@ def encode_rows(recipe: Recipe, tables: Iterable[pa.Table]) -> Iterator[pa.Recor
     except ConnectxError as error:
         yield _row(_BATCH, task=task, number=number, failed=str(error))
     else:
-        yield _row(_BATCH, task=task, number=number, records=records, filtered=filtered, bad=bad, why=why)
+        parts = json.dumps([(part, of.rows, of.pieces) for part, of in read.items()]) if counts_parts else None
+        yield _row(_BATCH, task=task, number=number, records=records, filtered=filtered, bad=bad, why=why, read=parts)
 
 
 def send_batches(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -292,7 +326,8 @@ def _counted(row: Mapping[str, Any]) -> dict[str, Any]:
     """The counts of a task of the first stage."""
     if row["failed"] is not None:
         return _failure(row["failed"])
-    return _outcome(expected=row["records"], filtered=row["filtered"], bad=row["bad"], why=row["why"])
+    counts = {name: row[name] for name in ("filtered", "bad", "why", "read")}
+    return _outcome(expected=row["records"], **counts)
 
 
 def _failure(why: str) -> dict[str, Any]:

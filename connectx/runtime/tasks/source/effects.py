@@ -299,7 +299,7 @@ class SourceWorld:
         began_ms = self._clock()
         self._update(lane="bulk")
         try:
-            answer, polled, outcome = self._bulk.run(effect)
+            answer, outcome = self._bulk.run(effect)
         finally:
             took_ms = self._clock() - began_ms
             self._update(lane="tail", bulk_jobs=self._metrics["bulk_jobs"] + 1, bulk_ms=took_ms)
@@ -308,7 +308,7 @@ class SourceWorld:
                 records=self._metrics["records"] + outcome.records,
                 bytes=self._metrics["bytes"] + outcome.size_bytes,
                 polled=self._metrics["polled"] + outcome.records + outcome.bad + outcome.filtered,
-                source_offset=dict(polled.offset),
+                source_offset=self._bulk.reached,
             )
         return answer
 

@@ -23,6 +23,8 @@ from connectx.core.source.messages import (
     NotifyCommitted,
     OffsetsFlushed,
     OffsetsWritten,
+    PartitionOffset,
+    PartitionRange,
     Poll,
     PollBulk,
     Polled,
@@ -45,7 +47,9 @@ from connectx.core.source.messages import (
     WriteOffsets,
 )
 from connectx.core.source.progress import SourceTaskSettings
+from connectx.model import payloads
 from connectx.model.events import EventKind
+from connectx.model.payloads import SourceRange
 from connectx.model.states import TransactionBoundary
 from tests.support.histories import Because
 from tests.support.source_loop import AT_5, AT_9, AT_LEAST_ONCE, END, exactly_once, run, transition, working
@@ -136,6 +140,32 @@ def test_a_bulk_slice_is_committed_with_its_offset() -> None:
     assert write == WriteOffsets((AT_9,))
     assert run(core, OffsetsWritten()) == [CommitTransaction()]
     assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
+
+
+def test_a_job_that_finds_its_offsets_out_commits_those_of_all_partitions_with_where_they_began() -> None:
+    core = with_bulk()
+    waits(core, 100 * MB)
+    run(core, replace(JOB, offset=None), TransactionBegun(3))
+    ranges = (PartitionRange({"f": 1}, None, {"n": 4}), PartitionRange({"f": 2}, {"n": 3}, {"n": 9}))
+    ends = tuple(PartitionOffset(one.partition, one.end) for one in ranges)
+    assert run(core, BulkSent(1, 10, ranges=ranges)) == [WriteOffsets(ends)]
+    run(core, OffsetsWritten())
+    step = core.handle(TransactionCommitted(), 0)
+    assert step.effects == [NotifyCommitted({"n": 4}), NotifyCommitted({"n": 9}), QueryWaiting(None)]
+    (committed,) = step.transitions
+    covered = [SourceRange(dict(one.partition), dict(one.end), one.start) for one in ranges]
+    assert committed.payload == payloads.TransactionCommitted(10, tuple(covered), core.settings.instance)
+
+
+def test_a_job_of_parts_without_records_moves_their_positions_and_commits_nothing() -> None:
+    core = with_bulk()
+    waits(core, 100 * MB)
+    run(core, replace(JOB, offset=None), TransactionBegun(3))
+    empty = PartitionRange({"f": 1}, None, {"n": 0})
+    assert run(core, BulkSent(1, 0, ranges=(empty,))) == [QueryWaiting(None)]
+    waits(core, 100 * MB)
+    assert run(core, JOB) == [RunBulk(1)]
+    assert run(core, BulkSent(1, 5)) == [WriteOffsets((AT_9, PartitionOffset({"f": 1}, {"n": 0})))]
 
 
 def test_what_was_sent_before_a_bulk_slice_is_committed_first() -> None:
