@@ -88,6 +88,16 @@ def _file_source(run: Run) -> Mapping[str, str]:
     return {"file": str(run.rows_file()), "topic": run.topic, "schema": SCHEMA}
 
 
+def _directory_source(run: Run) -> Mapping[str, str]:
+    folder = run.folder / f"files-{run.count}"
+    if not folder.exists():
+        folder.mkdir()
+        lines = run.rows_file().read_text().splitlines(keepends=True)
+        for file in range(10):
+            (folder / f"{file}.csv").write_text("".join(lines[file::10]))
+    return {"path": str(folder), "topic": run.topic, "format": "csv", "header": "false", "schema": SCHEMA}
+
+
 def _spark_source(run: Run) -> Mapping[str, str]:
     path = run.folder / f"rows-{run.count}.parquet"
     parquet.write_table(run.rows_table(), path)
@@ -132,6 +142,7 @@ def _function(run: Run) -> Mapping[str, str]:
 
 FLOWS: Final = (
     Flow("FileSource", _file_source, 4, on_every_master=True),
+    Flow("DirectorySource", _directory_source, 0.4),
     Flow("SparkSource", _spark_source, 0.2),
     Flow("DataSourceSource", _data_source_source, 0.2),
     Flow("DeltaSink", _files, 4, on_every_master=True),

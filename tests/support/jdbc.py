@@ -48,7 +48,10 @@ class Context:
 
     def remember(self, piece: Slice) -> None:
         assert piece.partition is not None
-        self.offsets[json.dumps(dict(piece.partition))] = piece.offset
+        self.remember_offset(piece.partition, piece.offset)
+
+    def remember_offset(self, partition: SourcePartition, offset: SourceOffset) -> None:
+        self.offsets[json.dumps(dict(partition))] = offset
 
 
 class Asked:

@@ -2,44 +2,38 @@
 
 Files are finished when they appear: write them elsewhere, or under a name that begins with a dot, and rename them. Each
 file is a source partition with its own offset, the number of rows that are in Kafka, so files may come in any order of
-names. A file is cleaned up only after the commit of its last rows. Growing files are FileSource's.
+names, and any task can continue a file. A file is cleaned up only after the commit of its last rows. Executors read
+many files in one job of the bulk lane. Growing files are FileSource's.
 """
 
 from __future__ import annotations
 
-import glob
-import logging
-import os
-import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from connectx.connectors.files.bulk import FILES_MAX, FilePlan, Planner, may_be_divided, may_be_read, reading, tasks_of
+from connectx.connectors.files.folder import MARK, Folder, FoundFile
 from connectx.connectors.files.formats import schema_of
-from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader, is_about_content
+from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader, is_about_content, rows_after
 from connectx.connectors.keyed import valued_table
-from connectx.errors import (
-    SourceDirectoryMissingError,
-    SourceFileError,
-    SourceFileShrunkError,
-    SourceFileUnreadableError,
-)
+from connectx.errors import SourceFileError, SourceFileShrunkError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import between, non_empty, one_of
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.plugins.bulk_slice import BulkSlice, PartRead
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger(__name__)
-
-_MARK: Final = ".finished"
+_TASK, _TASKS = "directory.task", "directory.tasks"
+_NOTHING_KNOWN: Final[SourceOffset] = {}
 _SCHEMA, _CLEANUP = "Schema", "Finished files"
 
 
@@ -110,7 +104,7 @@ class DirectorySource(SourceConnector):
             group=_CLEANUP,
             validator=one_of("none", "delete", "move", "mark"),
             doc="What happens to a file whose rows are all committed: delete it, move it to cleanup.dir, or mark it "
-            f"with the suffix {_MARK}.",
+            f"with the suffix {MARK}.",
         )
         .define("cleanup.dir", str, None, group=_CLEANUP, doc="Directory that finished files are moved to.")
         .define(
@@ -131,6 +125,12 @@ class DirectorySource(SourceConnector):
             doc="Rows of one slice. Columns of text files without `schema` are those of their first slice.",
         )
     )
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """As many tasks as allowed; each reads its share of the files."""
+        if max_tasks == 1:
+            return [self.settings]
+        return [{**self.settings, _TASK: str(task), _TASKS: str(max_tasks)} for task in range(max_tasks)]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
@@ -159,14 +159,22 @@ class DirectorySource(SourceConnector):
                 require("DirectorySource with format=avro", "avro", "fastavro")
             if values["schema"]:
                 require("DirectorySource with schema", "spark", "pyspark")
+            share = int(config.get(_TASK, "0")), int(config.get(_TASKS, "1"))
+            self._folder = Folder.of(values, *share, str(context.task))
             self._reader: FileReader | None = None
+            self._planner: Planner | None = None
+            self._queue: list[FoundFile] = []
+            self._listed_s = -1.0
             self._finished: set[str] = set()
             self._read: set[str] = set()  # to their ends, by this instance
+            self._of_tail: set[str] = set()
+            self._divided: set[str] = set()  # files of a job, if it is not done, of which it reads several pieces
+            self._suspects: set[str] = set()  # those of a job that has failed
             self._open: _OpenFile | None = None
 
         def partitions(self) -> Sequence[SourcePartition]:
             """One for each file, cleaned up ones included as long as they can be found."""
-            return [{"filename": path} for path in self._originals()]
+            return [{"filename": path} for path in self._folder.originals()]
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
             """Rows of the file that was begun, or of the oldest one that was not.
@@ -175,19 +183,12 @@ class DirectorySource(SourceConnector):
                 SourceDirectoryMissingError, SourceFileUnreadableError, SourceFileShrunkError: see their docstrings.
                 SourceFileColumnError, SourceFileValueError: a file does not fit the schema.
             """
-            begun = self._open.path if self._open else None
-            for path in [begun] if begun and os.path.exists(begun) else self._waiting():
-                known = self.context.offset({"filename": path}) or {}
-                if known.get("rejected"):
-                    if path in self._read:
-                        continue
-                elif known.get("finished"):
-                    if path not in self._read:
-                        self._finish(path, known)  # committed by an earlier instance
-                    continue
-                elif known.get("size", _size(path)) != _size(path):
-                    raise SourceFileShrunkError(path, position=int(known["size"]), size=_size(path))
+            for path, known in self._candidates():
                 position = int(known.get("position", 0))
+                if not known and not self._folder.exists(path):
+                    continue  # removed since it was found
+                if not known.get("rejected") and known.get("size", self._folder.size(path)) != self._folder.size(path):
+                    raise SourceFileShrunkError(path, position=int(known["size"]), size=self._folder.size(path))
                 try:
                     return self._slice(spark, path, position)
                 except SourceFileError as error:
@@ -197,11 +198,55 @@ class DirectorySource(SourceConnector):
                     return self._rejected(path, position, error)
             return None
 
+        def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
+            """Size of the files that executors may read next; None if the next file is for the tail."""
+            if self._open is not None and not self._may_leave(self._open.path):
+                return None
+            if (time.monotonic() - self._listed_s) * 1000 >= self._values["poll.interval.ms"]:
+                self._find()
+            waiting, count = 0, 0
+            for file, known in self._unread(self._queue):
+                if not self._is_for_bulk(file, known):
+                    return waiting or None
+                waiting, count = waiting + file.size - int(known.get("bytes", 0)), count + 1
+                if count == FILES_MAX:
+                    break
+            return waiting
+
+        def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> BulkSlice | None:
+            """The oldest files, or parts of them, of about `max_bytes` together."""
+            reader = self._file_reader(spark)
+            self._planner = planner = self._planner or Planner(reader)
+            self._of_tail |= self._divided & self._suspects  # two jobs have failed
+            self._suspects = self._divided
+            self._open = None
+            plans: list[FilePlan] = []
+            left = max_bytes
+            for file, known in self._unread(self._queue):
+                if left <= 0 or len(plans) == FILES_MAX or not self._is_for_bulk(file, known):
+                    break
+                plan = planner.plan(len(plans), file.path, file.size, dict(known), left)
+                if plan is None:
+                    self._of_tail.add(file.path)
+                if plan is None or (plans and plan.size_bytes > left):
+                    break
+                plans.append(plan)
+                left -= plan.size_bytes
+            self._divided = {plan.path for plan in plans if plan.is_divided}
+            if not plans:
+                return None
+            read = reading(reader, self._values["key.fields"], plans)
+
+            def offsets(found: Mapping[int, PartRead]) -> list[tuple[SourcePartition, SourceOffset]]:
+                return self._offsets(plans, found)
+
+            return BulkSlice(self._values["topic"], len(tasks_of(plans)), read, offsets)
+
         def reread_partition(
             self, spark: SparkSession, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset | None
         ) -> Iterator[Slice] | None:
             """The rows of one file between two positions; None when the file is gone."""
-            path = self._found(str(partition["filename"]))
+            path = self._folder.place_of(str(partition["filename"]))
             if start is not None and start.get("rejected"):
                 return iter(())
             return None if path is None else self._again(spark, path, start, end)
@@ -210,7 +255,7 @@ class DirectorySource(SourceConnector):
             """Clean a file up whose last rows are in Kafka, or move one away that was rejected."""
             path = str(offset["filename"])
             if offset.get("rejected"):
-                self._move(path, self._values["error.dir"])
+                self._folder.reject(path)
                 self._read.discard(path)
             elif offset["finished"]:
                 self._finish(path, offset)
@@ -219,16 +264,79 @@ class DirectorySource(SourceConnector):
             """Wait until it is time to list the files again."""
             self.context.wait(self._values["poll.interval.ms"])
 
-        # ------------------------------------------------------------------------------------------------- rows
+        # ------------------------------------------------------------------------------------------------- files
+
+        def _candidates(self) -> Iterator[tuple[str, SourceOffset]]:
+            """Files that may have rows to read, with their offsets: the one that was begun, or the oldest first."""
+            if self._open is not None and self._folder.exists(self._open.path):
+                yield self._open.path, self.context.offset({"filename": self._open.path}) or _NOTHING_KNOWN
+                return
+            self._open = None
+            yield from ((file.path, known) for file, known in self._unread(self._queue))
+            self._find()
+            yield from ((file.path, known) for file, known in self._unread(self._queue))
+
+        def _find(self) -> None:
+            self._queue = [file for file in self._folder.files() if file.path not in self._finished]
+            self._listed_s = time.monotonic()
+
+        def _unread(self, files: Sequence[FoundFile]) -> Iterator[tuple[FoundFile, SourceOffset]]:
+            """Files that were not read to their ends. Those that an earlier instance has finished are cleaned up."""
+            for file in files:
+                if file.path in self._finished:
+                    continue
+                known = self.context.offset({"filename": file.path}) or _NOTHING_KNOWN
+                if not known.get("finished") or (known.get("rejected") and file.path not in self._read):
+                    yield file, known
+                elif file.path not in self._read:
+                    self._finish(file.path, known)
+
+        def _is_for_bulk(self, file: FoundFile, known: SourceOffset) -> bool:
+            """Whether executors may read a file. A file with a problem is for the tail, which reports it."""
+            if file.path in self._of_tail or known.get("rejected") or known.get("size", file.size) != file.size:
+                return False
+            return may_be_read(file.path, file.size, self._values["format"])
+
+        def _may_leave(self, path: str) -> bool:
+            """Whether executors can continue a file that the tail has begun: only Parquet has rows by number."""
+            return bool(self._values["format"] == "parquet" and may_be_divided(path, self._folder.size(path)))
+
+        def _finish(self, path: str, offset: SourceOffset) -> None:
+            self._finished.add(path)
+            self._folder.finish(path, int(offset["size"]))
+
+        # -------------------------------------------------------------------------------------------------- rows
+
+        def _offsets(
+            self, plans: Sequence[FilePlan], found: Mapping[int, PartRead]
+        ) -> list[tuple[SourcePartition, SourceOffset]]:
+            """Source offsets after a job. A file of which not all pieces were read to their ends is for the tail."""
+            self._divided = set()
+            offsets: list[tuple[SourcePartition, SourceOffset]] = []
+            for number, plan in enumerate(plans):
+                read = found.get(number, PartRead())
+                is_whole = read.pieces == len(plan.pieces)
+                finished = is_whole and plan.is_last
+                position = plan.position + read.rows
+                reached = {"position": position, "finished": finished, "size": plan.size, "filename": plan.path}
+                if not is_whole:
+                    self._of_tail.add(plan.path)
+                elif not finished and plan.end_byte is not None:
+                    reached["bytes"] = plan.end_byte
+                if finished:
+                    self._read.add(plan.path)
+                if finished or read.rows:
+                    offsets.append(({"filename": plan.path}, reached))
+            return offsets
 
         def _slice(self, spark: SparkSession, path: str, position: int) -> Slice:
             """The next rows; the last slice of a file is marked. For a file without rows it is empty."""
             if self._open is None or (self._open.path, self._open.position) != (path, position):
-                self._open = _OpenFile(path, position, _from(self._file_reader(spark).tables(path), position))
+                self._open = _OpenFile(path, position, rows_after(self._file_reader(spark).tables(path), position))
             rows = self._open.take()
             end = self._open.position
             finished = not self._open.has_more()
-            offset = {"position": end, "finished": finished, "size": _size(path), "filename": path}
+            offset = {"position": end, "finished": finished, "size": self._folder.size(path), "filename": path}
             if finished:
                 self._open = None
                 self._read.add(path)
@@ -237,7 +345,8 @@ class DirectorySource(SourceConnector):
         def _rejected(self, path: str, position: int, error: SourceFileError) -> Slice:
             """No rows, and the reason. The file is moved after the commit, so that its rows before are in Kafka."""
             self._read.add(path)
-            offset = {"position": position, "finished": True, "rejected": True, "size": _size(path), "filename": path}
+            size = self._folder.size(path)
+            offset = {"position": position, "finished": True, "rejected": True, "size": size, "filename": path}
             reason = f"{error.message} It is moved to {self._values['error.dir']}, with {position} rows of it in Kafka"
             return Slice(
                 self._rows(None),
@@ -254,7 +363,7 @@ class DirectorySource(SourceConnector):
         ) -> Iterator[Slice]:
             at = int(start["position"]) if start else 0
             last = None if end is None else int(end["position"])
-            tables = _from(self._file_reader(spark).tables(path), at)
+            tables = rows_after(self._file_reader(spark).tables(path), at)
             while (last is None or at < last) and (rows := next(tables, None)) is not None:
                 part = rows if last is None else rows.slice(0, last - at)
                 at += part.num_rows
@@ -280,81 +389,6 @@ class DirectorySource(SourceConnector):
                     values["archive.glob.filter"],
                 )
             return self._reader
-
-        # ------------------------------------------------------------------------------------------------ files
-
-        def _waiting(self) -> list[str]:
-            """Files that may have rows to read, the oldest first."""
-            found = [path for path in self._listed() if path not in self._finished]
-            return sorted(found, key=lambda path: (_time(path), path))
-
-        def _listed(self) -> list[str]:
-            """Files as they are in the directory now."""
-            path, only = os.path.abspath(self._values["path"]), self._values["path.glob.filter"]
-            if glob.has_magic(path):
-                found = glob.glob(path, recursive=True)
-            elif not os.path.isdir(path):
-                raise SourceDirectoryMissingError(path)
-            elif self._values["recursive.file.lookup"]:
-                found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-            else:
-                found = [entry.path for entry in os.scandir(path)]
-            return [one for one in found if os.path.isfile(one) and fnmatch(os.path.basename(one), only)
-                    and not os.path.basename(one).startswith((".", "_")) and not one.endswith(_MARK)]  # fmt: skip
-
-        def _originals(self) -> list[str]:
-            """Files where they were before they were cleaned up."""
-            found = set(self._listed())
-            path = os.path.abspath(self._values["path"])
-            if self._values["cleanup"] == "mark":
-                pattern = path if glob.has_magic(path) else os.path.join(path, "**", "*")
-                marked = glob.glob(f"{pattern}{_MARK}", recursive=True)
-                found |= {name.removesuffix(_MARK) for name in marked}
-            for folder in () if glob.has_magic(path) else self._folders():
-                moved = glob.glob(os.path.join(folder, "**", "*"), recursive=True)
-                found |= {os.path.join(path, os.path.relpath(name, folder)) for name in moved if os.path.isfile(name)}
-            return sorted(found)
-
-        def _folders(self) -> list[str]:
-            """Directories that files are moved to."""
-            cleanup = self._values["cleanup.dir"] if self._values["cleanup"] == "move" else None
-            return [os.path.abspath(folder) for folder in (cleanup, self._values["error.dir"]) if folder]
-
-        def _found(self, path: str) -> str | None:
-            """Where a file is by now."""
-            places = [path, f"{path}{_MARK}", *(self._target(path, folder) for folder in self._folders())]
-            return next(filter(os.path.exists, places), None)
-
-        def _target(self, path: str, folder: str) -> str:
-            """Where a file is moved to: below a folder as it was below the directory."""
-            base = os.path.abspath(self._values["path"])
-            name = os.path.basename(path) if glob.has_magic(base) else os.path.relpath(path, base)
-            return os.path.join(os.path.abspath(folder), name)
-
-        def _finish(self, path: str, offset: Mapping[str, Any]) -> None:
-            """Clean up a file whose rows are all committed, unless another one has taken its name."""
-            self._finished.add(path)
-            cleanup = self._values["cleanup"]
-            if cleanup == "none" or not os.path.exists(path) or _size(path) != offset["size"]:
-                return
-            if cleanup == "move":
-                self._move(path, self._values["cleanup.dir"])
-                return
-            try:
-                if cleanup == "delete":
-                    os.remove(path)
-                else:
-                    os.replace(path, f"{path}{_MARK}")
-            except OSError as error:
-                log.warning("%s cannot %s the finished file %s: %s", self.context.task, cleanup, path, error)
-
-        def _move(self, path: str, folder: str) -> None:
-            target = self._target(path, folder)
-            try:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                shutil.move(path, target)
-            except OSError as error:
-                log.warning("%s cannot move the file %s to %s: %s", self.context.task, path, folder, error)
 
     task_class = Task
 
@@ -386,29 +420,7 @@ class _OpenFile:
         return self.ahead is not None or self.failure is not None
 
 
-def _from(tables: Iterator[pa.Table], position: int) -> Iterator[pa.Table]:
-    """Tables without the first rows."""
-    for table in tables:
-        if position < table.num_rows:
-            yield table.slice(position)
-        position = max(0, position - table.num_rows)
-
-
 def _arrow_schema(spark: SparkSession, ddl: str) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema_of(spark, ddl), timestamp_utc=True)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise SourceFileUnreadableError(path, error.strerror or str(error), setting="path") from error
-
-
-def _time(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.files.archives import ARCHIVE_ERRORS, is_archive, members_of
+from connectx.connectors.files.ranges import lines_between
 from connectx.errors import (
     SourceFileColumnError,
     SourceFileError,
@@ -41,6 +42,36 @@ _CONTENT: Final = (OSError, EOFError, ValueError, csv.Error, pa.ArrowException, 
 Row = Mapping[str, Any]
 Readable = str | IO[bytes]
 """The path of a file, or a file of an archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumns:
+    """Columns of a text file, as its beginning suggests: `names` in the order of CSV values, and their types."""
+
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class TextRange:
+    """Lines of a text file that begin in [first, stop). The file is read from `start` to `end`, both at line ends."""
+
+    first: int
+    stop: int
+    start: int
+    end: int
+    columns: TextColumns
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Row groups of a Parquet file, from `first` to before `end`."""
+
+    first: int
+    end: int
+
+
+Part = TextRange | RowGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +98,8 @@ class FileReader:
     null_text: str = ""
     members: str = "*"
 
-    def tables(self, path: str) -> Iterator[pa.Table]:
-        """All rows of a file, in order.
+    def tables(self, path: str, part: Part | None = None) -> Iterator[pa.Table]:
+        """All rows of a file, or of a part of it, in order.
 
         Raises:
             SourceFileUnreadableError: it cannot be opened or decoded.
@@ -78,7 +109,7 @@ class FileReader:
         name = path
         try:
             if not is_archive(path):
-                yield from self._tables(path, path, path)
+                yield from self._tables(path, path, path, part)
                 return
             for member, file in members_of(path):
                 if fnmatch(os.path.basename(member), self.members):
@@ -87,12 +118,36 @@ class FileReader:
         except _CONTENT as error:
             raise SourceFileUnreadableError(name, " ".join(str(error).split())[:200], setting="path") from error
 
-    def _tables(self, file: Readable, name: str, shown: str) -> Iterator[pa.Table]:
+    def text_columns(self, path: str) -> TextColumns | None:
+        """Columns that all ranges of an uncompressed text file have; None if rows further down can add columns.
+
+        Raises:
+            SourceFileUnreadableError: it cannot be opened or decoded.
+        """
+        try:
+            names = list(self.schema.names) if self.schema else []
+            if self.format == "csv" and self.header:
+                with _text(path, path) as file:
+                    names = next(csv.reader(file, delimiter=self.delimiter), [])
+            rows = self._csv(_text(path, path)) if self.format == "csv" else self._json(_text(path, path))
+            sample = list(islice(rows, self.rows))
+        except _CONTENT as error:
+            raise SourceFileUnreadableError(path, " ".join(str(error).split())[:200], setting="path") from error
+        if self.schema is None:
+            names = names or [name for name in dict.fromkeys(sample[0] if sample else ()) if name != _EXTRA]
+            return TextColumns(tuple(names), _inferred_schema(sample, self.format))
+        is_fixed = self.format == "csv" and set(names) <= set(self.schema.names)
+        return TextColumns(tuple(names), self.schema) if is_fixed or self.evolution != "addNewColumns" else None
+
+    def _tables(self, file: Readable, name: str, shown: str, part: Part | None = None) -> Iterator[pa.Table]:
         """Rows of one file; errors show it as `shown`."""
         if self.format == "parquet":
-            yield from (self._typed(table, shown) for table in _parquet(file, self.rows))
+            groups = range(part.first, part.end) if isinstance(part, RowGroups) else None
+            yield from (self._typed(table, shown) for table in _parquet(file, self.rows, groups))
         elif self.format == "avro":
             yield from (self._typed(table, shown) for table in _avro(file, name, self.rows))
+        elif isinstance(part, TextRange):
+            yield from self._texts(_text_range(str(file), part), shown, part)
         else:
             yield from self._texts(_text(file, name), shown)
 
@@ -123,12 +178,12 @@ class FileReader:
 
     # ------------------------------------------------------------------------------------------------- text files
 
-    def _texts(self, file: io.TextIOWrapper, path: str) -> Iterator[pa.Table]:
-        rows = self._csv(file) if self.format == "csv" else self._json(file)
-        schema = self.schema
+    def _texts(self, file: io.TextIOWrapper, path: str, part: TextRange | None = None) -> Iterator[pa.Table]:
+        rows = self._csv(file, part) if self.format == "csv" else self._json(file)
+        schema = self.schema if part is None else part.columns.schema
         while chunk := list(islice(rows, self.rows)):
             if schema is None:
-                schema = pa.schema(list(_inferred(chunk, guess=self.format == "csv").items()))
+                schema = _inferred_schema(chunk, self.format)
             yield self._table(chunk, schema, path)
 
     def _table(self, rows: Sequence[Row], schema: pa.Schema, path: str) -> pa.Table:
@@ -164,10 +219,12 @@ class FileReader:
                     row = None
                 yield row if isinstance(row, dict) else {_CORRUPT: line.rstrip("\r\n")}
 
-    def _csv(self, file: io.TextIOWrapper) -> Iterator[Row]:
+    def _csv(self, file: io.TextIOWrapper, part: TextRange | None = None) -> Iterator[Row]:
         with file:
             lines = csv.reader(file, delimiter=self.delimiter)
-            names = next(lines, []) if self.header else None
+            names = next(lines, []) if self.header and (part is None or part.first == 0) else None
+            if part is not None:
+                names = list(part.columns.names)
             for values in lines:
                 if not values:
                     continue
@@ -203,6 +260,14 @@ class FileReader:
         return pa.table({**columns, **more})
 
 
+def rows_after(tables: Iterator[pa.Table], position: int) -> Iterator[pa.Table]:
+    """Tables without the first `position` rows."""
+    for table in tables:
+        if position < table.num_rows:
+            yield table.slice(position)
+        position = max(0, position - table.num_rows)
+
+
 def is_about_content(error: SourceFileError) -> bool:
     """Whether a file itself is the cause, and not the system that it is read from."""
     if isinstance(error, (SourceFileColumnError, SourceFileValueError)):
@@ -211,8 +276,19 @@ def is_about_content(error: SourceFileError) -> bool:
     return isinstance(error, SourceFileUnreadableError) and not (isinstance(cause, OSError) and cause.errno is not None)
 
 
+def is_compressed(path: str) -> bool:
+    """Whether the name of a file is that of an archive or of a compressed file."""
+    return is_archive(path) or os.path.splitext(path)[1] in _COMPRESSIONS
+
+
 def _text(file: Readable, name: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(_stream(file, name), "utf-8-sig", newline="")
+
+
+def _text_range(path: str, part: TextRange) -> io.TextIOWrapper:
+    """Lines of a range. Only the beginning of a file can have a byte order mark."""
+    block = lines_between(path, part.first, part.stop, part.start, part.end)
+    return io.TextIOWrapper(io.BytesIO(block), "utf-8" if part.first else "utf-8-sig", newline="")
 
 
 def _stream(file: Readable, name: str) -> pa.NativeFile:
@@ -220,11 +296,11 @@ def _stream(file: Readable, name: str) -> pa.NativeFile:
     return pa.input_stream(file, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
 
 
-def _parquet(file: Readable, rows: int) -> Iterator[pa.Table]:
+def _parquet(file: Readable, rows: int, groups: range | None = None) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file if isinstance(file, str) else pa.BufferReader(file.read())) as parquet:
-        for batch in parquet.iter_batches(batch_size=rows):
+        for batch in parquet.iter_batches(batch_size=rows, row_groups=None if groups is None else list(groups)):
             yield pa.Table.from_batches([batch])
 
 
@@ -235,6 +311,11 @@ def _avro(file: Readable, name: str, rows: int) -> Iterator[pa.Table]:
         records = fastavro.reader(content)
         while chunk := list(islice(records, rows)):
             yield pa.Table.from_pylist(chunk)
+
+
+def _inferred_schema(rows: Sequence[Row], text_format: str) -> pa.Schema:
+    """Columns of a text file by its first rows."""
+    return pa.schema(list(_inferred(rows, guess=text_format == "csv").items()))
 
 
 def _inferred(rows: Sequence[Row], *, guess: bool) -> dict[str, pa.DataType]:

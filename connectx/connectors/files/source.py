@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from connectx.connectors.files.following import Lines, SourceFile
 from connectx.connectors.files.formats import LINE, LineFormat, infer_schema
 from connectx.connectors.files.quoted import last_record_end, records_of
+from connectx.connectors.files.ranges import lines_between, ranges_of
 from connectx.connectors.files.rotation import followed, with_rotation
 from connectx.connectors.files.stream_source import lines_of
 from connectx.errors import ConfigError, MalformedLineError, SourceFileMissingError
@@ -37,7 +38,6 @@ log = logging.getLogger(__name__)
 
 _HEADER_BYTES = 64 * 1024
 _SAMPLE_BYTES = 256 * 1024
-_PART_BYTES = 8 * 1024 * 1024
 
 
 class FileSource(SourceConnector):
@@ -291,41 +291,16 @@ class FileSource(SourceConnector):
 
 def read_by_executors(spark: SparkSession, path: str, start: int, end: int) -> DataFrame:
     """Lines between two byte positions that lie at line ends, in order, as a column of strings read by executors."""
-    parts = max(2, -(-(end - start) // _PART_BYTES))
-    length = -(-(end - start) // parts)
+    ranges = ranges_of(start, end, least=2)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        import pyarrow as pa
+
         for batch in batches:
             for part in batch.column(0).to_pylist():
-                yield read_part(start + part * length, min(start + (part + 1) * length, end))
+                first, stop = ranges[int(part)]
+                if block := lines_between(path, first, stop, start, end):
+                    lines = lines_of(block, LINE)
+                    yield pa.RecordBatch.from_arrays([lines.column(0).combine_chunks()], [LINE])
 
-    def read_part(first: int, stop: int) -> pa.RecordBatch:
-        """Lines that begin in [first, stop)."""
-        import pyarrow as pa
-
-        with open(path, "rb") as file:
-            if file.seek(0, 2) < end:
-                raise EOFError(f"{path} ends before byte {end}")
-            if first > start:
-                file.seek(first - 1)
-                file.readline()
-                first = file.tell()
-            file.seek(first)
-            block = file.read(max(0, stop - first))
-            if block and not block.endswith(b"\n"):
-                block += file.readline(end - first - len(block))
-        return pa.RecordBatch.from_arrays([lines_in(block)], [LINE])
-
-    def lines_in(block: bytes) -> pa.Array:
-        """As `lines_of`, which executors may not have."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if block and b"\r" not in block:
-            try:
-                return pc.split_pattern(pa.scalar(block[:-1], pa.binary()), b"\n").values.cast(pa.string())
-            except pa.ArrowInvalid:
-                pass  # not UTF-8
-        return pa.array([line.decode(errors="replace") for line in block.splitlines()], pa.string())
-
-    return spark.range(0, parts, 1, parts).mapInArrow(read, f"{LINE} STRING")
+    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, f"{LINE} STRING")

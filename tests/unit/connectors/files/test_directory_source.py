@@ -8,11 +8,10 @@ import gzip
 import io
 import json
 import lzma
-import os
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,53 +29,15 @@ from connectx.errors import (
     SourceFileUnreadableError,
     SourceFileValueError,
 )
-from connectx.plugins.api import Slice
-from tests.support.jdbc import Context, values_of
-from tests.support.profiles import dotted
+from tests.support.directories import Source, write
+from tests.support.jdbc import values_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 ROWS = [{"id": number, "name": f"row {number}"} for number in range(10)]
 
 
-class Source:
-    """A task over a directory, which keeps its context over restarts."""
-
-    def __init__(self, path: Path, format: str, /, **more: str) -> None:  # noqa: A002
-        self._config = {"path": str(path), "topic": "t", "format": format, **dotted(more)}
-        self.context = Context()
-        self.restart()
-
-    def restart(self) -> None:
-        self.task = DirectorySource.Task()
-        self.task.start(self._config, self.context)
-
-    def slices(self, most: int = 1_000) -> Iterator[Slice]:
-        for _ in range(most):
-            piece = self.task.poll(None, None)  # type: ignore[arg-type]  # no schema, so no Spark
-            if piece is None:
-                return
-            self.context.remember(piece)
-            yield piece
-
-    def values(self, most: int = 1_000) -> list[dict[str, Any]]:
-        return [value for piece in self.slices(most) for value in values_of(piece)]
-
-    def committed(self, *pieces: Slice) -> None:
-        for piece in pieces:
-            self.task.committed(piece.offset)
-
-
 def lines(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def write(path: Path, content: bytes, *, age: int = 0) -> Path:
-    """A file that is `age` seconds older than others."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    moment = 1_700_000_000 - age
-    os.utime(path, (moment, moment))
-    return path
 
 
 def zstd(content: bytes) -> bytes:
@@ -175,7 +136,7 @@ def test_globs_names_and_folders_choose_the_files(tmp_path: Path) -> None:
     for number, name in enumerate(["a.json", "b.txt", ".hidden.json", "_tmp.json", "x/c.json"]):
         write(tmp_path / name, lines([{"id": number}]))
 
-    def ids(path: Path, **more: str) -> list[int]:
+    def ids(path: Path, **more: Any) -> list[int]:
         return sorted(row["id"] for row in Source(path, "json", **more).values())
 
     assert ids(tmp_path) == [0, 1]
@@ -329,8 +290,8 @@ def test_an_archive_that_is_damaged_fails_the_task_with_its_name(tmp_path: Path,
 def test_a_file_that_cannot_be_parsed_is_moved_after_its_commit_and_others_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "in" / "sub" / "a.parquet", b"no parquet", age=5)
     pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "b.parquet")
-    config = {"recursive_file_lookup": "true", "error_dir": str(tmp_path / "bad")}
-    source = Source(tmp_path / "in", "parquet", **config)
+    bad = str(tmp_path / "bad")
+    source = Source(tmp_path / "in", "parquet", recursive_file_lookup="true", error_dir=bad)
     rejected, read = source.slices()
     assert values_of(read) == [{"id": 1}]
     assert (values_of(rejected), rejected.rows_read, rejected.commits_offset) == ([], 1, True)

@@ -1,0 +1,171 @@
+"""The directory of DirectorySource: which files are in it, which of them a task reads, and where finished ones go.
+
+Each file belongs to one task, by a checksum of its path. So a rebalance moves no file to another task. After a change
+of `tasks.max` a file may belong to another task, which continues at its committed source offset.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any, Final
+
+from connectx.errors import SourceDirectoryMissingError, SourceFileUnreadableError
+
+log = logging.getLogger(__name__)
+
+MARK: Final = ".finished"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file as it was when the directory was listed."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A directory or glob.
+
+    Attributes:
+        path, name_filter, is_recursive: as configured.
+        cleanup, cleanup_dir, error_dir: as configured.
+        task, tasks: which share of the files is read.
+        shown: name of the task, for log lines.
+    """
+
+    path: str
+    name_filter: str
+    is_recursive: bool
+    cleanup: str
+    cleanup_dir: str | None
+    error_dir: str | None
+    task: int
+    tasks: int
+    shown: str
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], task: int, tasks: int, shown: str) -> Folder:
+        """The directory of a configuration, and the share of one of its tasks."""
+        return cls(
+            os.path.abspath(values["path"]),
+            values["path.glob.filter"],
+            values["recursive.file.lookup"],
+            values["cleanup"],
+            values["cleanup.dir"],
+            values["error.dir"],
+            task,
+            tasks,
+            shown,
+        )
+
+    def files(self) -> list[FoundFile]:
+        """The task's files as they are in the directory now, the oldest first.
+
+        Raises:
+            SourceDirectoryMissingError: there is no such directory.
+        """
+        found = []
+        for path in self._listed():
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue  # removed since it was listed
+            found.append(FoundFile(path, status.st_size, status.st_mtime_ns))
+        return sorted(found, key=lambda file: (file.modified_ns, file.path))
+
+    def originals(self) -> list[str]:
+        """The task's files where they were before they were cleaned up."""
+        found = set(self._listed())
+        if self.cleanup == "mark":
+            pattern = self.path if glob.has_magic(self.path) else os.path.join(self.path, "**", "*")
+            found |= {name.removesuffix(MARK) for name in glob.glob(f"{pattern}{MARK}", recursive=True)}
+        for folder in () if glob.has_magic(self.path) else self._folders():
+            moved = glob.glob(os.path.join(folder, "**", "*"), recursive=True)
+            found |= {os.path.join(self.path, os.path.relpath(name, folder)) for name in moved if os.path.isfile(name)}
+        return sorted(filter(self._is_own, found))
+
+    def place_of(self, path: str) -> str | None:
+        """Where a file is by now; None if it is gone."""
+        places = [path, f"{path}{MARK}", *(self._target(path, folder) for folder in self._folders())]
+        return next(filter(os.path.exists, places), None)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is still where it was found."""
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        """Bytes of a file.
+
+        Raises:
+            SourceFileUnreadableError: it cannot be read.
+        """
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            raise SourceFileUnreadableError(path, error.strerror or str(error), setting="path") from error
+
+    def finish(self, path: str, size: int) -> None:
+        """Clean up a file whose rows are all committed, unless another one has taken its name."""
+        if self.cleanup == "none" or not os.path.exists(path) or self.size(path) != size:
+            return
+        if self.cleanup == "move":
+            self._move(path, str(self.cleanup_dir))
+            return
+        try:
+            if self.cleanup == "delete":
+                os.remove(path)
+            else:
+                os.replace(path, f"{path}{MARK}")
+        except OSError as error:
+            log.warning("%s cannot %s the finished file %s: %s", self.shown, self.cleanup, path, error)
+
+    def reject(self, path: str) -> None:
+        """Move a file away that cannot be parsed."""
+        self._move(path, str(self.error_dir))
+
+    def _listed(self) -> list[str]:
+        path = self.path
+        if glob.has_magic(path):
+            found = glob.glob(path, recursive=True)
+        elif not os.path.isdir(path):
+            raise SourceDirectoryMissingError(path)
+        elif self.is_recursive:
+            found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+        else:
+            found = [entry.path for entry in os.scandir(path)]
+        return [one for one in found if self._is_wanted(os.path.basename(one)) and self._is_own(one)
+                and os.path.isfile(one)]  # fmt: skip
+
+    def _is_wanted(self, name: str) -> bool:
+        return fnmatch(name, self.name_filter) and not name.startswith((".", "_")) and not name.endswith(MARK)
+
+    def _is_own(self, path: str) -> bool:
+        return zlib.crc32(os.fsencode(path)) % self.tasks == self.task
+
+    def _folders(self) -> list[str]:
+        """Directories that files are moved to."""
+        cleanup = self.cleanup_dir if self.cleanup == "move" else None
+        return [os.path.abspath(folder) for folder in (cleanup, self.error_dir) if folder]
+
+    def _target(self, path: str, folder: str) -> str:
+        """Where a file is moved to: below a folder as it was below the directory."""
+        name = os.path.basename(path) if glob.has_magic(self.path) else os.path.relpath(path, self.path)
+        return os.path.join(os.path.abspath(folder), name)
+
+    def _move(self, path: str, folder: str) -> None:
+        target = self._target(path, folder)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.move(path, target)
+        except OSError as error:
+            log.warning("%s cannot move the file %s to %s: %s", self.shown, path, folder, error)
