@@ -144,6 +144,9 @@ class SourceTaskContext(Protocol):
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         """Position of a source partition: the last polled offset, at the start the committed one."""
 
+    def offsets(self, partitions: Sequence[SourcePartition]) -> Sequence[SourceOffset | None]:
+        """As `offset`, for many partitions: Kafka is asked once for all that are not known yet."""
+
     def wait(self, timeout_ms: int) -> bool:
         """Sleep until the task gets another order (True) or the time has passed (False)."""
 

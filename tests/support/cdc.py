@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -118,6 +118,9 @@ class Capture:
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         return self.stored
+
+    def offsets(self, partitions: Sequence[SourcePartition]) -> list[SourceOffset | None]:
+        return [self.stored] * len(partitions)
 
     def wait(self, timeout_ms: int) -> bool:
         return True

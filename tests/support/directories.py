@@ -98,7 +98,7 @@ def both(path: Path, file_format: str, /, **more: Any) -> tuple[list[Any], list[
     found: list[Any] = []
     while bulk.task.waiting_bytes(None):
         found += bulk.bulk() or []
-    assert bulk.context.offsets == tail.context.offsets
+    assert bulk.context.stored == tail.context.stored
     return expected, found, bulk.last
 
 

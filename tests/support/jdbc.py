@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,23 @@ class Boundaries:
 
 
 class Context:
-    """What a runner would offer to a task; `offsets` are the committed ones, by partition as JSON."""
+    """What a runner would offer to a task; `stored` are the committed offsets, by partition as JSON."""
 
     def __init__(
         self, offsets: Mapping[str, SourceOffset] | None = None, transaction: Boundaries | None = None
     ) -> None:
         self.task = TaskId("j", 0)
         self.transaction = transaction
-        self.offsets = dict(offsets or {})
+        self.stored = dict(offsets or {})
+        self.asked_for = 0
         self.waited_ms: list[int] = []
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
-        return self.offsets.get(json.dumps(dict(partition)))
+        return self.stored.get(json.dumps(dict(partition)))
+
+    def offsets(self, partitions: Sequence[SourcePartition]) -> list[SourceOffset | None]:
+        self.asked_for += len(partitions)
+        return [self.offset(partition) for partition in partitions]
 
     def wait(self, timeout_ms: int) -> bool:
         self.waited_ms.append(timeout_ms)
@@ -51,7 +56,7 @@ class Context:
         self.remember_offset(piece.partition, piece.offset)
 
     def remember_offset(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        self.offsets[json.dumps(dict(partition))] = offset
+        self.stored[json.dumps(dict(partition))] = offset
 
 
 class Asked:

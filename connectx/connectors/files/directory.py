@@ -278,6 +278,7 @@ class DirectorySource(SourceConnector):
 
         def _find(self) -> None:
             self._queue = [file for file in self._folder.files() if file.path not in self._finished]
+            self.context.offsets([{"filename": file.path} for file in self._queue])  # asks Kafka once for all of them
             self._listed_s = time.monotonic()
 
         def _unread(self, files: Sequence[FoundFile]) -> Iterator[tuple[FoundFile, SourceOffset]]:

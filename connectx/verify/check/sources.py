@@ -188,6 +188,9 @@ class _Context:
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         return None
 
+    def offsets(self, partitions: Sequence[SourcePartition]) -> list[SourceOffset | None]:
+        return [None] * len(partitions)
+
     def wait(self, timeout_ms: int) -> bool:
         return True
 

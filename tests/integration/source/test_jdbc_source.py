@@ -72,7 +72,7 @@ def test_postgresql_is_read_once_over_restarts(shop: Shop, mode: str) -> None:
             source.restart()
     assert found == list(range(1, 61))
     partition = f'{{"protocol": "1", "table": "{shop.schema}.t"}}'
-    assert source.context.offsets.keys() == {partition}
+    assert source.context.stored.keys() == {partition}
     if mode != "bulk":
         shop.sql(fill + "FROM generate_series(90, 92) n")
         assert until(lambda: ids(source.values()), "the next poll") == [61, 62, 63]
@@ -146,7 +146,7 @@ def test_mariadb_is_read_once_over_restarts(maria: MariaShop, mode: str, kind: s
         if mode != "bulk":
             source.restart()
     assert found == list(range(1, 61))
-    assert source.context.offsets.keys() == {f'{{"protocol": "1", "table": "{maria.schema}.t"}}'}
+    assert source.context.stored.keys() == {f'{{"protocol": "1", "table": "{maria.schema}.t"}}'}
     if mode != "bulk":
         maria.sql(fill + "FROM seq_90_to_92")
         assert until(lambda: ids(source.values()), "the next poll") == [90, 91, 92]

@@ -23,6 +23,9 @@ class Context:
     def offset(self, partition: Any) -> None:
         return None
 
+    def offsets(self, partitions: Any) -> list[None]:
+        return [None] * len(partitions)
+
     def wait(self, timeout_ms: int) -> bool:
         self.waits.append(timeout_ms)
         return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connectx.core.source.messages import NO_BOUNDARY, Boundary, SourceAction, SourceStimulus
@@ -84,10 +85,16 @@ class SourceContext:
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         """Position of a source partition: what was polled so far, at start what was committed."""
-        key = json.dumps(dict(partition))
-        if key not in self._offsets:
-            self._offsets[key] = self._committed.read(self._task.connector, [dict(partition)], cancel=self.gone)[0]
-        return self._offsets[key]
+        return self.offsets([partition])[0]
+
+    def offsets(self, partitions: Sequence[SourcePartition]) -> list[SourceOffset | None]:
+        """Positions of source partitions; the offsets topic is read once."""
+        keys = [json.dumps(dict(partition)) for partition in partitions]
+        new = {key: dict(of) for key, of in zip(keys, partitions, strict=True) if key not in self._offsets}
+        if new:
+            found = self._committed.read(self._task.connector, list(new.values()), cancel=self.gone)
+            self._offsets.update(zip(new, found, strict=True))
+        return [self._offsets[key] for key in keys]
 
     def position(self, partition: SourcePartition) -> SourceOffset | None:
         """As `offset`, without asking Kafka: empty when the position was not read or polled yet."""

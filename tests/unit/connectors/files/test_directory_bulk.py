@@ -150,7 +150,7 @@ def test_a_file_is_read_in_several_jobs_over_restarts_and_each_continues_after_t
     while source.task.waiting_bytes(None):
         found += source.bulk(4_000) or []
         jobs += 1
-        (offset,) = source.context.offsets.values()
+        (offset,) = source.context.stored.values()
         assert offset["position"] == len(found)
         assert ("bytes" in offset) == (kind != "parquet" and not offset["finished"])
         source.restart()

@@ -126,9 +126,9 @@ def test_a_poll_from_an_older_offset_gives_the_same_rows_again(tmp_path: Path) -
     write(tmp_path / "in.json", lines(ROWS))
     source = Source(tmp_path, "json", slice_rows="4")
     source.values(most=1)
-    before = dict(source.context.offsets)
+    before = dict(source.context.stored)
     again = source.values(most=2)
-    source.context.offsets = before  # the transaction was aborted
+    source.context.stored = before  # the transaction was aborted
     assert source.values(most=2) == again
 
 

@@ -61,6 +61,19 @@ def test_files_that_a_single_task_has_finished_or_begun_are_not_repeated_by_seve
     assert sorted(found) == [n * 10 + row for n in range(20) for row in range(left[n % 3], 10)]
 
 
+def test_offsets_of_all_files_are_looked_up_together_and_those_of_finished_ones_once(tmp_path: Path) -> None:
+    for number in range(20):
+        write(tmp_path / f"{number}.json", lines(number, 1))
+    source = Source(tmp_path, "json")
+    source.bulk()
+    source.restart()
+    source.context.asked_for = 0
+    assert source.values() == []
+    assert source.context.asked_for == 20
+    assert source.values() == []
+    assert source.context.asked_for == 20
+
+
 def test_a_file_that_is_removed_before_it_was_begun_is_skipped(tmp_path: Path) -> None:
     gone = write(tmp_path / "a.json", lines(0, 1), age=9)
     write(tmp_path / "b.json", lines(1, 1))

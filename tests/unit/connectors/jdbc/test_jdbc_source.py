@@ -105,7 +105,7 @@ def test_offsets_under_older_names_are_gone_on_from(path: Path) -> None:
     context = Context({'{"table": "t"}': {"incrementing": 4}})
     source = Source(source_config(sqlite(path, ROWS, fill(0, 8)), "incrementing"), context=context)
     assert ids(source.values()) == [5, 6, 7]
-    assert context.offsets['{"protocol": "1", "table": "t"}'] == {"incrementing": 7}
+    assert context.stored['{"protocol": "1", "table": "t"}'] == {"incrementing": 7}
 
 
 def test_a_load_in_bulk_reads_everything_again_and_is_a_transaction_if_wanted(path: Path) -> None:
@@ -299,7 +299,7 @@ def test_duckdb_is_read_once_over_restarts_and_free_between_polls(tmp_path: Path
     assert found == list(range(50))
     duck(path, DUCK_FILL.format(60, 70))
     assert until(lambda: ids(source.values()), "the next poll") == list(range(60, 70))
-    assert source.context.offsets.keys() == {'{"protocol": "1", "table": "main.t"}'}
+    assert source.context.stored.keys() == {'{"protocol": "1", "table": "main.t"}'}
 
 
 def test_duckdbs_types_become_connects(tmp_path: Path) -> None:
