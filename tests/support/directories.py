@@ -68,6 +68,10 @@ class Source:
     def bulk(self, max_bytes: int = 1 << 30) -> list[Any] | None:
         """Rows of a job that has succeeded, and remember its offsets; None if there is none."""
         assert self.task.waiting_bytes(None)
+        return self.run_next(max_bytes)
+
+    def run_next(self, max_bytes: int = 1 << 30) -> list[Any] | None:
+        """Rows of the next job, without asking how much waits."""
         found = self.task.poll_bulk(NO_SPARK, None, max_bytes)
         return None if found is None else self.run(found)
 

@@ -185,8 +185,6 @@ class DirectorySource(SourceConnector):
             """
             for path, known in self._candidates():
                 position = int(known.get("position", 0))
-                if not known and not self._folder.exists(path):
-                    continue  # removed since it was found
                 if not known.get("rejected") and known.get("size", self._folder.size(path)) != self._folder.size(path):
                     raise SourceFileShrunkError(path, position=int(known["size"]), size=self._folder.size(path))
                 try:
@@ -223,6 +221,8 @@ class DirectorySource(SourceConnector):
             plans: list[FilePlan] = []
             left = max_bytes
             for file, known in self._unread(self._queue):
+                if not self._folder.exists(file.path):
+                    continue
                 if left <= 0 or len(plans) == FILES_MAX or not self._is_for_bulk(file, known):
                     break
                 plan = planner.plan(len(plans), file.path, file.size, dict(known), left)
@@ -272,9 +272,12 @@ class DirectorySource(SourceConnector):
                 yield self._open.path, self.context.offset({"filename": self._open.path}) or _NOTHING_KNOWN
                 return
             self._open = None
-            yield from ((file.path, known) for file, known in self._unread(self._queue))
-            self._find()
-            yield from ((file.path, known) for file, known in self._unread(self._queue))
+            for is_listed in (False, True):
+                if is_listed:
+                    self._find()
+                for file, known in self._unread(self._queue):
+                    if self._folder.exists(file.path):  # not removed since it was found
+                        yield file.path, known
 
         def _find(self) -> None:
             self._queue = [file for file in self._folder.files() if file.path not in self._finished]

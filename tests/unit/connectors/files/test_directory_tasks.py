@@ -74,13 +74,17 @@ def test_offsets_of_all_files_are_looked_up_together_and_those_of_finished_ones_
     assert source.context.asked_for == 20
 
 
-def test_a_file_that_is_removed_before_it_was_begun_is_skipped(tmp_path: Path) -> None:
-    gone = write(tmp_path / "a.json", lines(0, 1), age=9)
-    write(tmp_path / "b.json", lines(1, 1))
-    source = Source(tmp_path, "json")
+@pytest.mark.parametrize("begun", [0, 2])
+@pytest.mark.parametrize("lane", ["tail", "bulk"])
+def test_a_file_that_is_removed_after_it_was_found_is_skipped(tmp_path: Path, lane: str, begun: int) -> None:
+    gone = write(tmp_path / "a.json", lines(0, 9), age=9)
+    write(tmp_path / "b.json", lines(9, 1))
+    source = Source(tmp_path, "json", slice_rows="1")
     assert source.task.waiting_bytes(None)
+    source.values(most=begun)
     gone.unlink()
-    assert [row["id"] for row in source.values()] == [1]
+    found = source.values() if lane == "tail" else [row["value"] for row in source.run_next() or []]
+    assert [row["id"] for row in found] == [9]
 
 
 class Cluster:
