@@ -15,6 +15,8 @@ from connectx.data.converter import Decoded
 from connectx.data.json.reader import are_plain_objects, parse, read_text
 from connectx.errors import ConversionError
 
+_MANY: Final = 1_000
+_SAMPLE: Final = 16
 _NULL: Final = r"^[ \t\r\n]*null[ \t\r\n]*$"
 
 
@@ -55,10 +57,23 @@ def _are_objects(documents: pa.Array) -> bool:
 
 def _parsed(documents: pa.Array, *, checked: bool = False) -> pa.Array | None:
     """None when the parser refuses one of them, or they do not fit together."""
-    found = parse(documents, None, checked=checked)
+    found = _with_times_as_text(documents) if len(documents) >= _MANY else None
+    if found is None:
+        found = parse(documents, None, checked=checked)
     if found is not None and found.type != _without_times(found.type):
         found = parse(documents, _without_times(found.type), checked=True)
     return None if found is None or found.null_count else found
+
+
+def _with_times_as_text(documents: pa.Array) -> pa.Array | None:
+    """Read times as text the first time, with the types of the first documents; None where these have no times.
+
+    Documents whose values do not have these types give None. Fields that only later documents have come after them.
+    """
+    first = parse(documents[:_SAMPLE], None)
+    if first is None or first.type == (kind := _without_times(first.type)):
+        return None
+    return parse(documents, kind)
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

@@ -54,3 +54,28 @@ def test_text_that_looks_like_a_constant_is_text_and_a_constant_is_refused() -> 
     values, errors, _ = read(b'{"a":"see: NaN, Info"}', b'{"a":NaN}')
     assert values == [{"a": "see: NaN, Info"}, None]
     assert [error is None for error in errors] == [True, False]
+
+
+LATER = [
+    b'{"id":2.5,"at":"2026-11-21T10:00:00Z"}',
+    b'{"id":2,"at":"yesterday"}',
+    b'{"id":2,"at":null,"until":"2026-11-21T10:00:00Z","n":{"x":1}}',
+    b'{"id":2,"none":"2026-11-21","n":{"x":"2026-11-21"}}',
+    b'{"id":2,"at":7}',
+    b'{"id":NaN}',
+    b'{"id":2,"at":',
+]
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_what_the_first_documents_hold_does_not_decide_how_later_ones_are_read(later: bytes) -> None:
+    many = [b'{"id":1,"at":"2026-11-21T10:00:00Z","none":null}'] * 2_000
+    try:
+        few = read(many[0], later)
+    except ConversionError:
+        with pytest.raises(ConversionError, match="different types in the same field"):
+            read(*many, later)
+        return
+    values, errors, kind = read(*many, later)
+    assert (values[-2:], errors[-2:], kind) == few
+    assert all(value == few[0][0] for value in values[:-1])
