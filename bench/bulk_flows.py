@@ -105,6 +105,19 @@ def _spark_source(run: Run) -> Mapping[str, str]:
     return {"format": "parquet", "format.options.path": str(path), "topic": run.topic, **offsets}
 
 
+def _jdbc_source(run: Run) -> Mapping[str, str]:
+    """The topic's name is that of the table after a prefix."""
+    from adbc_driver_postgresql import dbapi
+
+    prefix, _, table = run.topic.partition("-")
+    with dbapi.connect(run.database, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest(table, run.rows_table(), mode="create")
+        cursor.execute(f'ALTER TABLE "{table}" ADD PRIMARY KEY (id)')
+        cursor.execute(f'ANALYZE "{table}"')
+    tracked = {"mode": "incrementing", "incrementing.column.name": "id"}
+    return {"connection.url": run.database, "table.whitelist": table, "topic.prefix": f"{prefix}-", **tracked}
+
+
 def _data_source_source(run: Run) -> Mapping[str, str]:
     reader = {"datasource.class": "bench.data_sources.Rows", "datasource.options.count": str(run.count)}
     return {**reader, "topic": run.topic}
@@ -143,6 +156,7 @@ def _function(run: Run) -> Mapping[str, str]:
 FLOWS: Final = (
     Flow("FileSource", _file_source, 4, on_every_master=True),
     Flow("DirectorySource", _directory_source, 0.4),
+    Flow("JdbcSource", _jdbc_source, 1, uses_database=True),
     Flow("SparkSource", _spark_source, 0.2),
     Flow("DataSourceSource", _data_source_source, 0.2),
     Flow("DeltaSink", _files, 4, on_every_master=True),

@@ -236,6 +236,9 @@ class SourceTask(Shown):
     """Whether rows can change after they were read, so that `reread` has other values than the records; or set it in
     `start`."""
 
+    bulk_obstacle: str = ""
+    """Why executors cannot read for this task; set it in `start`, or when the task finds out. Shown with its lane."""
+
     executor_classes: Sequence[type] = ()
     """Further classes than those of the configuration whose modules executors need; set it in `start`."""
 
@@ -301,6 +304,9 @@ class SourceTask(Shown):
         with a function instead. A task that defines this defines `waiting_bytes`, too.
         """
         raise TypeError(f"{type(self).__name__} must define poll_bulk")
+
+    def bulk_ended(self) -> None:
+        """The job of the slice that `poll_bulk` returned last has ended: release what executors needed for it."""
 
     def idle(self, offset: SourceOffset | None) -> None:
         """Wait after a poll without rows: return when there may be some, or after a short time.

@@ -76,6 +76,7 @@ class Criteria:
         before_us: int | None = None,
         until: Position | None = None,
         limit: int | None = None,
+        skip: int = 0,
     ) -> str:
         """SELECT of the rows after a position, in order.
 
@@ -86,16 +87,25 @@ class Criteria:
             before_us: rows with this timestamp or a later one are left out.
             until: the last row to read.
             limit: how many rows to read.
+            skip: with a limit: how many rows to leave out before them.
         """
+        sql = f"SELECT {selected} FROM {source}{self._where(after, before_us, until)}"
+        if order := [part for part in (self.timestamp and self.timestamp.value, self.incrementing) if part]:
+            sql += f" ORDER BY {', '.join(order)}"
+        if limit is None:
+            return sql
+        return f"{sql} LIMIT {limit} OFFSET {skip}" if skip else f"{sql} LIMIT {limit}"
+
+    def count(self, source: str, after: Position, before_us: int | None, limit: int) -> str:
+        """SELECT of the number of rows that `query` with these arguments has."""
+        rows = f"SELECT 1 AS one FROM {source}{self._where(after, before_us, None)} LIMIT {limit}"
+        return f"SELECT count(*) FROM ({rows}) AS counted"
+
+    def _where(self, after: Position, before_us: int | None, until: Position | None) -> str:
         conditions = [*self._after(after), *self._until(until)]
         if self.timestamp and before_us is not None:
             conditions.append(f"{self.timestamp.value} < {self.timestamp.literal(before_us)}")
-        sql = f"SELECT {selected} FROM {source}"
-        if conditions:
-            sql += f" WHERE {' AND '.join(conditions)}"
-        if order := [part for part in (self.timestamp and self.timestamp.value, self.incrementing) if part]:
-            sql += f" ORDER BY {', '.join(order)}"
-        return sql if limit is None else f"{sql} LIMIT {limit}"
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
     def _after(self, after: Position) -> list[str]:
         stamp, number = self.timestamp, self.incrementing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,9 +35,9 @@ class DatabaseSettings:
         name: shown by the database as the client's name.
     """
 
-    uri: str
+    uri: str = dataclasses.field(repr=False)
     user: str | None = None
-    password: str | None = None
+    password: str | None = dataclasses.field(default=None, repr=False)
     zone: ZoneInfo = _UTC
     numeric_mapping: str = "none"
     quotes: bool = True
@@ -62,6 +63,14 @@ class Field:
     is_nullable: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How many rows a query gives, and the mean size of one, by the statistics of the database."""
+
+    rows: int
+    row_bytes: int
+
+
 class Database(ABC):
     """One connection for reading, made when first used, by one thread. Statements see committed rows only.
 
@@ -71,6 +80,8 @@ class Database(ABC):
 
     label: ClassVar[str]
     """The database's name in messages."""
+    bulk_obstacle: ClassVar[str] = ""
+    """Why Spark's executors do not read it."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self.settings = settings
@@ -110,6 +121,20 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Drop the connection. From any thread."""
+
+    def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
+        """Estimate the rows of a query of a table with so many columns, without reading them."""
+        raise NotImplementedError(f"executors do not read {self.label}")
+
+    def hold(self) -> str | None:
+        """Show one moment until `release` or `close`, and return its name for `join`; None: it cannot be shared."""
+        return None
+
+    def release(self) -> None:  # noqa: B027
+        """Show new rows again."""
+
+    def join(self, moment: str) -> None:  # noqa: B027
+        """Show the moment that another connection holds, until `close`."""
 
     def rest(self) -> None:  # noqa: B027
         """Nothing is read for a while: release what others may wait for."""

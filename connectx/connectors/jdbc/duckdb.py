@@ -41,6 +41,7 @@ class DuckDatabase(Database):
     """A database file, opened for reading where no other part of the process has it open for writing."""
 
     label = "DuckDB"
+    bulk_obstacle = "the worker reads files of DuckDB by itself"
 
     def __init__(self, settings: DatabaseSettings) -> None:
         super().__init__(settings)

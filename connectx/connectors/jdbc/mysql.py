@@ -12,6 +12,7 @@ from connectx.connectors.jdbc.criteria import INCREMENTING, TIMESTAMP, Timestamp
 from connectx.connectors.jdbc.database import (
     Database,
     DatabaseSettings,
+    Estimate,
     Field,
     in_utc,
     not_whole,
@@ -39,6 +40,8 @@ _CODES: Final = {
     **{10: "date", 12: "datetime", 13: "year"},
 }
 """Types by the codes that the protocol gives to the columns of a query."""
+_VALUE_BYTES: Final = 8
+"""Least mean size of a value: after a load the statistics of InnoDB have the new rows before their size."""
 _EPOCH: Final = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', {})"
 
 
@@ -114,6 +117,15 @@ class MySqlDatabase(Database):
             schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
             table = pa.Table.from_arrays(arrays, schema=pa.schema(schema))
             yield in_utc(table, str(self.settings.zone), stamps=self._stamps_are_local)
+
+    def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
+        """As in Database."""
+        found = self._query(
+            f"SELECT avg_row_length FROM information_schema.tables WHERE table_schema = {_literal(table.schema)} "
+            f"AND table_name = {_literal(table.name)}"
+        )
+        sizes = [int(size) for (size,) in found if size is not None]
+        return Estimate(int(self._session.explained(sql)["rows"] or 0), max(_VALUE_BYTES * columns, *sizes))
 
     def close(self) -> None:
         """As in Database."""

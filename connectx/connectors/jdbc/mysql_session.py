@@ -81,6 +81,18 @@ class MySqlSession:
 
         return self._call(run)
 
+    def explained(self, query: str) -> dict[str, Any]:
+        """The first row of a query's plan, by column."""
+
+        def run(connection: Any) -> dict[str, Any]:
+            from pymysql.cursors import DictCursor
+
+            with connection.cursor(DictCursor) as cursor:
+                cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {query}")
+                return dict(cursor.fetchone())
+
+        return self._call(run)
+
     @property
     def is_open(self) -> bool:
         """Whether there is a connection."""

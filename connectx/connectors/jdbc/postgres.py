@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,6 +13,7 @@ from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
     Database,
     DatabaseSettings,
+    Estimate,
     Field,
     not_whole,
     numeric_type,
@@ -24,6 +26,7 @@ from connectx.errors import DatabaseError, RowRefusedError, TableMissingError
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
 _SQL_TYPES: Final = {"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint"}
+_ONE_MOMENT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _NAMES: Final = (
     *((pa.types.is_int16, "smallint"), (pa.types.is_int32, "integer"), (pa.types.is_integer, "bigint")),
     *((pa.types.is_float32, "real"), (pa.types.is_floating, "double precision"), (pa.types.is_boolean, "boolean")),
@@ -38,6 +41,7 @@ class PostgresDatabase(Database):
 
     def __init__(self, settings: DatabaseSettings) -> None:
         super().__init__(settings)
+        self._is_held = False
         self._session = PostgresSession(
             libpq_uri(settings.uri, settings.user, settings.password),
             {"application_name": settings.name[:63], "timezone": "UTC", "default_transaction_read_only": "on"},
@@ -72,7 +76,7 @@ class PostgresDatabase(Database):
     def query_columns(self, query: str) -> list[Column]:
         """As in Database; types are those that the driver reports."""
         found = self._session.schema(query)
-        self._session.commit()
+        self._end()
         return [Column(field.name, _kind_of(field)) for field in found]
 
     def field(self, column: Column) -> Field:
@@ -120,8 +124,35 @@ class PostgresDatabase(Database):
             names = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
             yield pa.Table.from_arrays(arrays, schema=pa.schema(names))
 
+    def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
+        """As in Database, by the planner."""
+        ((text,),) = self._session.explain(sql)
+        self._end()
+        plan = json.loads(text)[0]["Plan"]
+        return Estimate(int(plan["Plan Rows"]), max(1, int(plan["Plan Width"])))
+
+    def hold(self) -> str:
+        """As in Database, by an exported snapshot."""
+        self._session.rollback()
+        self._session.execute(_ONE_MOMENT)
+        ((moment,),) = self._session.query("SELECT pg_export_snapshot()")
+        self._is_held = True
+        return str(moment)
+
+    def release(self) -> None:
+        """As in Database."""
+        self._is_held = False
+        self._session.rollback()
+
+    def join(self, moment: str) -> None:
+        """As in Database."""
+        self._session.execute(_ONE_MOMENT)
+        self._session.execute(f"SET TRANSACTION SNAPSHOT {literal(moment)}")
+        self._is_held = True
+
     def close(self) -> None:
         """As in Database."""
+        self._is_held = False
         self._session.close()
 
     # ---------------------------------------------------------------------------------------------- inner parts
@@ -145,7 +176,7 @@ class PostgresDatabase(Database):
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         try:
             rows = self._session.query(sql)
-            self._session.commit()
+            self._end()
         except RowRefusedError as error:
             raise _refused(error) from error
         return rows
@@ -156,7 +187,13 @@ class PostgresDatabase(Database):
         except RowRefusedError as error:
             raise _refused(error) from error
         finally:
-            self._session.rollback()
+            if not self._is_held:
+                self._session.rollback()
+
+    def _end(self) -> None:
+        """End the transaction of a statement."""
+        if not self._is_held:
+            self._session.commit()
 
 
 def _micros(epoch: str) -> str:

@@ -11,15 +11,22 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from connectx.connectors.jdbc.criteria import INCREMENTING, TIMESTAMP, Criteria, Position
-from connectx.connectors.jdbc.database import Database, Field
+from connectx.connectors.jdbc.criteria import TIMESTAMP, Criteria, Position
 from connectx.connectors.jdbc.dialects import open_database
-from connectx.connectors.jdbc.source_config import CONFIG, database_settings, in_patterns, problems
+from connectx.connectors.jdbc.source_config import (
+    CONFIG,
+    bulk_obstacle,
+    database_settings,
+    executor_connections,
+    in_patterns,
+    problems,
+)
 from connectx.connectors.jdbc.tables import QUERY_PARTITION, Column, ColumnMapping, Selection, TableName, groups
-from connectx.errors import DatabaseUnavailableError, TableMismatchError, TableMissingError
+from connectx.errors import DatabaseError, DatabaseUnavailableError, TableMismatchError, TableMissingError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import (
@@ -30,6 +37,7 @@ from connectx.plugins.api import (
     SourceTask,
     SourceTaskContext,
 )
+from connectx.plugins.bulk_slice import BulkSlice
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -37,12 +45,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from connectx.connectors.jdbc.pages import Page
+    from connectx.connectors.jdbc.reading import Reading
 
 log = logging.getLogger(__name__)
 
 _TABLES: Final = "tables"
 _PAGE_SLICES: Final = 5
 """Slices of one query: enough that sorting without an index is rare, few enough to hold in memory."""
+_MUCH_BYTES: Final = 1 << 20
+"""An estimate of so many bytes is compared with what was found."""
 
 
 class JdbcSource(SourceConnector):
@@ -153,6 +164,7 @@ class JdbcSource(SourceConnector):
                 self._feeds = [_Feed(t, t.partition, f"{values['topic.prefix']}{t.name}") for t in named]
             self.partition = self._feeds[0].partition
             self._modes = set(values["mode"].split("+"))
+            self.bulk_obstacle = bulk_obstacle(values, config) or self._database.bulk_obstacle
 
         def partitions(self) -> Sequence[SourcePartition]:
             """One for each table."""
@@ -165,14 +177,32 @@ class JdbcSource(SourceConnector):
                 RetriableError: the database cannot be reached, or a file is locked.
                 TableMissingError, TableMismatchError, DatabasePermissionError, DatabaseError
             """
-            try:
+            with self._errors():
                 return self._poll()
-            except DatabaseUnavailableError as error:
-                self._drop_pages(self._values["connection.backoff.ms"] / 1000)
-                raise RetriableError(error.message, next_step=error.next_step) from error
-            except BaseException:
-                self._drop_pages(0)
-                raise
+
+        def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
+            """Estimated size of the rows of the table that is due, by the statistics of the database."""
+            feed = self._due(time.monotonic())
+            if feed is None:
+                return 0
+            if feed.page is None:
+                try:
+                    found = self._estimate(feed, self._reading(feed), self._after(self._offset(feed)))
+                except BaseException:
+                    self._database.close()
+                    raise
+                feed.excess_bytes = min(feed.excess_bytes, found)
+                feed.waiting_bytes = max(1, found - feed.excess_bytes)
+            return feed.waiting_bytes
+
+        def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> BulkSlice | None:
+            """About `max_bytes` of a table that is due, in parts that executors read."""
+            with self._errors():
+                return self._poll_bulk(max_bytes)
+
+        def bulk_ended(self) -> None:
+            """Executors have read what the worker held for them."""
+            self._database.release()
 
         def reread_partition(
             self, spark: SparkSession, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset | None
@@ -194,6 +224,74 @@ class JdbcSource(SourceConnector):
 
         # -------------------------------------------------------------------------------------------- inner parts
 
+        @contextmanager
+        def _errors(self) -> Iterator[None]:
+            try:
+                yield
+            except DatabaseUnavailableError as error:
+                self._drop_pages(self._values["connection.backoff.ms"] / 1000)
+                raise RetriableError(error.message, next_step=error.next_step) from error
+            except BaseException:
+                self._drop_pages(0)
+                raise
+
+        def _poll_bulk(self, max_bytes: int) -> BulkSlice | None:
+            from connectx.connectors.jdbc.parts import PartReader, divided
+
+            feed, database, values = self._due(time.monotonic()), self._database, self._values
+            if feed is None or feed.table is None:
+                return None
+            feed.page = feed.last = None  # a page that the worker has read is dropped
+            after, before_us = self._after(self._offset(feed)), self._before_us()
+            try:
+                moment = database.hold()
+            except DatabaseUnavailableError:
+                raise
+            except DatabaseError as error:
+                database.close()
+                self.bulk_obstacle = f"{database.label} does not share a snapshot: {error.message}"
+                return None
+            reading = self._reading(feed)
+            size = database.estimate(reading.statement(database, after, before_us), feed.table, len(reading.fields))
+            rows = max(1, max_bytes // size.row_bytes)
+            parts = divided(
+                reading, database, after, before_us, rows, executor_connections(values, self.settings), size.row_bytes
+            )
+            if not parts:
+                self._rest(feed)
+                return None
+            if sum(part.rows for part in parts) < rows:  # these are all
+                feed.excess_bytes = self._estimate(feed, reading, parts[-1].until)
+            reader = PartReader(
+                replace(database.settings, name=f"{database.settings.name} executor"),
+                feed.table.name,
+                moment,
+                tuple(reading.statement(database, part.after, until=part.until) for part in parts),
+                tuple(part.rows for part in parts),
+                tuple(reading.fields),
+                values["batch.max.rows"],
+            )
+            reached = feed.partition, parts[-1].until.offset
+            return BulkSlice(feed.topic, len(parts), reader.read, lambda _: [reached])
+
+        def _estimate(self, feed: _Feed, reading: Reading, after: Position) -> int:
+            assert feed.table is not None, "a query is an obstacle"
+            sql = reading.statement(self._database, after, self._before_us())
+            found = self._database.estimate(sql, feed.table, len(reading.fields))
+            return found.rows * found.row_bytes
+
+        def _before_us(self) -> int | None:
+            """Rows with this timestamp or a later one are not read yet."""
+            if "timestamp" not in self._modes:
+                return None
+            return self._database.now_us() - int(self._values["timestamp.delay.interval.ms"]) * 1000
+
+        def _rest(self, feed: _Feed) -> None:
+            """All rows of a table were read."""
+            feed.due_s = time.monotonic() + self._values["poll.interval.ms"] / 1000
+            self._database.release()
+            self._database.rest()
+
         def _poll(self) -> Slice | None:
             now_s = time.monotonic()
             while (feed := self._due(now_s)) is not None:
@@ -206,8 +304,10 @@ class JdbcSource(SourceConnector):
                 feed.whole = page.is_stuck
                 if page.is_full:
                     continue
-                feed.due_s = time.monotonic() + self._values["poll.interval.ms"] / 1000
-                self._database.rest()
+                if feed.waiting_bytes >= _MUCH_BYTES:
+                    after = self._after(self._offset(feed))
+                    feed.excess_bytes = self._estimate(feed, self._reading(feed), after)
+                self._rest(feed)
                 if "bulk" in self._modes and self.context.transaction is not None:
                     self.context.transaction.commit_transaction()
                     return None
@@ -247,9 +347,7 @@ class JdbcSource(SourceConnector):
             if "bulk" in self._modes:
                 feed.loads, feed.rows = int((offset or {}).get("load", 0)) + 1, 0
                 return Page(reading.rows(self._database, slice_rows, Position(), None), slice_rows)
-            after, before_us = self._after(offset), None
-            if "timestamp" in self._modes:
-                before_us = self._database.now_us() - self._values["timestamp.delay.interval.ms"] * 1000
+            after, before_us = self._after(offset), self._before_us()
             together = TIMESTAMP if "incrementing" not in self._modes else None
             limit = None if feed.whole else _PAGE_SLICES * slice_rows
             rows = list(
@@ -264,26 +362,32 @@ class JdbcSource(SourceConnector):
             return Position(self._database.now_us() if initial == -1 else initial * 1000)
 
         def _slice(self, feed: _Feed, rows: pa.Table) -> Slice:
+            from connectx.connectors.jdbc.reading import as_value, position_of
+
             if "bulk" in self._modes:
                 feed.rows += rows.num_rows
                 feed.last = {"load": feed.loads, "rows": feed.rows}
             else:
-                feed.last = _position(rows).offset
-            return Slice(_as_value(rows, feed), feed.last, topic=feed.topic, partition=feed.partition)
+                feed.last = position_of(rows).offset
+            return Slice(as_value(rows, feed.schema_name), feed.last, topic=feed.topic, partition=feed.partition)
 
         def _reread(self, feed: _Feed, after: Position, until: Position | None) -> Iterator[Slice]:
+            from connectx.connectors.jdbc.reading import as_value, position_of
+
             reading = self._reading(feed)
             for rows in reading.rows(self._database, self._values["batch.max.rows"], after, None, until=until):
                 if rows.num_rows:
-                    offset = _position(rows).offset
-                    yield Slice(_as_value(rows, feed), offset, topic=feed.topic, partition=feed.partition)
+                    offset, values = position_of(rows).offset, as_value(rows, feed.schema_name)
+                    yield Slice(values, offset, topic=feed.topic, partition=feed.partition)
 
-        def _reading(self, feed: _Feed) -> _Reading:
+        def _reading(self, feed: _Feed) -> Reading:
             """Columns and SQL of a table as it is now.
 
             Raises:
                 TableMismatchError: a tracked column is missing, nullable or of a type that cannot be tracked.
             """
+            from connectx.connectors.jdbc.reading import Reading
+
             database, query = self._database, self._values["query"]
             columns = database.columns(feed.table) if feed.table else database.query_columns(query)
             by_name = {column.name: column for column in columns}
@@ -295,9 +399,7 @@ class JdbcSource(SourceConnector):
             criteria = Criteria(
                 database.timestamp(stamps) if stamps else None, database.incrementing(number) if number else None
             )
-            return _Reading(
-                database.source(feed.table, query), [database.field(column) for column in columns], criteria
-            )
+            return Reading(database.source(feed.table, query), [database.field(column) for column in columns], criteria)
 
         def _timestamp_columns(self, feed: _Feed) -> Sequence[str]:
             if "timestamp" not in self._modes:
@@ -337,7 +439,8 @@ class _Feed:
     """One table, or the query, and how far it is read.
 
     `page` is being read, `last` the offset of its last slice, `due_s` when to read again (monotonic clock), `whole`
-    whether the next page has no limit. `loads` and `rows` count in mode bulk.
+    whether the next page has no limit. `loads` and `rows` count in mode bulk. `waiting_bytes` were estimated when the
+    page began, less `excess_bytes`, which the database estimates although there are no rows.
     """
 
     table: TableName | None
@@ -349,32 +452,13 @@ class _Feed:
     whole: bool = False
     loads: int = 0
     rows: int = 0
+    waiting_bytes: int = 0
+    excess_bytes: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What to select from where."""
-
-    source: str
-    fields: list[Field]
-    criteria: Criteria
-
-    def rows(
-        self,
-        database: Database,
-        slice_rows: int,
-        after: Position,
-        before_us: int | None,
-        *,
-        until: Position | None = None,
-        limit: int | None = None,
-    ) -> Iterator[pa.Table]:
-        """Rows after a position; the tracked values are additional columns."""
-        added = self.criteria.added
-        names = [*((field.name, field.sql) for field in self.fields), *added]
-        selected = ", ".join(f"{sql} AS {database.quote(name)}" for name, sql in names)
-        sql = self.criteria.query(selected, self.source, after, before_us=before_us, until=until, limit=limit)
-        return database.read(sql, [*self.fields, *(Field(name, sql) for name, sql in added)], slice_rows)
+    @property
+    def schema_name(self) -> str | None:
+        """Name of the schema of values."""
+        return self.table.name if self.table else None
 
 
 def _tracked(columns: Mapping[str, Column], name: str, where: str) -> Column:
@@ -403,36 +487,3 @@ def _unmapped(feed: _Feed, key: str) -> TableMismatchError:
         f"{key} names no column for the table {feed.table.full if feed.table else 'of a query'}.",
         next_step=f"Add an entry to {key}, or exclude the table, and restart the task.",
     )
-
-
-def _position(rows: pa.Table) -> Position:
-    """Of the last row.
-
-    Raises:
-        TableMismatchError: its number is none.
-    """
-    names = rows.column_names
-    stamp = rows[TIMESTAMP][-1].as_py() if TIMESTAMP in names else None
-    number = rows[INCREMENTING][-1].as_py() if INCREMENTING in names else None
-    if INCREMENTING in names and (number is None or int(number) != number):
-        raise TableMismatchError(
-            f"The incrementing column has the value {number!r}, which is no whole number.",
-            next_step="Correct the value or incrementing.column.name, and restart the task.",
-        )
-    return Position(None if stamp is None else int(stamp), None if number is None else int(number))
-
-
-def _as_value(rows: pa.Table, feed: _Feed) -> pa.Table:
-    """Rows as the column `value`, a struct, so that no column is taken for a key or a topic.
-
-    The schema has the name of the table, as in Confluent's connector.
-    """
-    import pyarrow as pa
-
-    from connectx.data.connect_schema import NO_NAME, SchemaName
-
-    kept = rows.drop_columns([name for name in (TIMESTAMP, INCREMENTING) if name in rows.column_names])
-    struct = pa.struct(list(kept.schema))
-    values = pa.chunked_array(kept.combine_chunks().to_struct_array().chunks, type=struct)
-    name = SchemaName(feed.table.name) if feed.table else NO_NAME
-    return pa.table([values], schema=pa.schema([name.on(pa.field("value", struct))]))

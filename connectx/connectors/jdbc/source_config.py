@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,6 +13,7 @@ from connectx.connectors.jdbc.tables import ColumnMapping
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, non_empty, one_of, valid_regexes
+from connectx.plugins.settings import limit_problems
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
@@ -229,6 +231,15 @@ CONFIG = (
         group=_CONNECTOR,
         validator=known_zone,
     )
+    .define(
+        "max.connections",
+        int,
+        0,
+        doc="Most connections that tasks open at a time, in equal shares for tasks.max tasks: each task has one, and "
+        "Spark's executors have the others in the bulk lane; 0: no limit.",
+        group=_CONNECTOR,
+        validator=at_least(0),
+    )
 )
 
 
@@ -249,6 +260,7 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     if given.get("query") and (lists or patterns):
         refuse("query", f"a query and {(lists + patterns)[0]} are exclusive.")
     _tracked(given, refuse)
+    found |= limit_problems(config)
     for key in ("incrementing.column.mapping", "timestamp.columns.mapping"):
         try:
             ColumnMapping.parse(key, [text.strip() for text in given.get(key, "").split(",") if text.strip()])
@@ -282,6 +294,21 @@ def database_settings(values: Mapping[str, Any], name: str) -> DatabaseSettings:
         quotes=values["quote.sql.identifiers"] == "always",
         name=name,
     )
+
+
+def executor_connections(values: Mapping[str, Any], config: Mapping[str, str]) -> int:
+    """How many connections executors may have for a task at a time."""
+    most = int(values["max.connections"])
+    return max(0, most // int(config.get("tasks.max") or 1) - 1) if most else sys.maxsize
+
+
+def bulk_obstacle(values: Mapping[str, Any], config: Mapping[str, str]) -> str:
+    """Why executors cannot read for a task with this configuration; empty if they can."""
+    if values["mode"] in ("bulk", "timestamp"):
+        return f"mode={values['mode']} gives rows no order in which executors could read them again"
+    if values["query"]:
+        return "a query would run once for each part that executors read"
+    return "" if executor_connections(values, config) else "max.connections leaves no connection for executors"
 
 
 def in_patterns(values: Mapping[str, Any], schema: str, catalog: str) -> bool:

@@ -45,6 +45,7 @@ class SqliteDatabase(Database):
     """A database file, opened for reading."""
 
     label = "SQLite"
+    bulk_obstacle = "the worker reads files of SQLite by itself"
 
     def __init__(self, settings: DatabaseSettings) -> None:
         super().__init__(settings)

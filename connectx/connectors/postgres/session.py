@@ -66,6 +66,14 @@ class PostgresSession:
             rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)
             return rows
 
+    def explain(self, sql: str) -> list[tuple[Any, ...]]:
+        """The plan of a query as JSON, within the transaction."""
+        with self._cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": False})  # COPY takes no EXPLAIN
+            self._call(sql, cursor.execute, f"EXPLAIN (FORMAT JSON) {sql}")
+            rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)
+            return rows
+
     def read(self, sql: str) -> Iterator[pa.Table]:
         """Rows of a query as tables, as they come."""
         import pyarrow as pa

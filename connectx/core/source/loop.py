@@ -320,8 +320,8 @@ class SourceTaskCore:
         now_ms: int,
     ) -> None:
         match stimulus:
-            case msg.Waiting(size_bytes):
-                self._on_waiting(size_bytes, step, now_ms)
+            case msg.Waiting():
+                self._on_waiting(stimulus, step, now_ms)
             case msg.CoresKnown(cores):
                 self.bulk.cores_known(cores, now_ms)
                 self._poll_in_lane(step, now_ms)
@@ -341,12 +341,14 @@ class SourceTaskCore:
             case msg.BulkFailed(_, error):
                 self._on_bulk_failed(error, step, now_ms)
 
-    def _on_waiting(self, size_bytes: int | None, step: msg.SourceStep, now_ms: int) -> None:
-        if size_bytes is None:
+    def _on_waiting(self, waiting: msg.Waiting, step: msg.SourceStep, now_ms: int) -> None:
+        if waiting.obstacle is not None:
+            self.bulk.obstacle = waiting.obstacle
+        if waiting.size_bytes is None and waiting.obstacle is None:
             step.effects.append(msg.Poll(self.progress.position))
             return
-        self.bulk.waiting_bytes = size_bytes
-        if self.bulk.needs_cores(size_bytes, now_ms):
+        self.bulk.waiting_bytes = waiting.size_bytes or 0
+        if self.bulk.needs_cores(self.bulk.waiting_bytes, now_ms):
             step.effects.append(msg.QueryCores())
         else:
             self._poll_in_lane(step, now_ms)

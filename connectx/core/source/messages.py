@@ -344,9 +344,14 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Bytes after a source offset; None if the plugin does not know."""
+    """Bytes after a source offset; None if the plugin does not know.
+
+    Attributes:
+        obstacle: why executors cannot read for the task, from now on; None if they can.
+    """
 
     size_bytes: int | None
+    obstacle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,14 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.model.ids import TopicPartition
 from connectx.model.states import TargetState
-from connectx.spark.sessions import SparkProvider, is_connect
+from connectx.spark.sessions import SparkProvider
 from tests.support import functions
 from tests.support.databases import Table
 from tests.support.held_jobs import held, holding
 from tests.support.json_lines import JsonLines, lines_in, named
 from tests.support.lake import Lake, batch, write
 from tests.support.records import read_all
+from tests.support.spark_pages import shown_by_spark, spark_tasks
 from tests.support.task_harness import Task
 from tests.support.waiting import until
 
@@ -397,29 +398,6 @@ def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_sp
     assert len(rows) == 496
     assert "not-to-be-shown" not in shown_by_spark(spark_provider) + caplog.text
     assert spark_tasks(spark_provider, "staged-always") in ({1}, None), "two connections leave one for executors"
-
-
-def spark_tasks(provider: SparkProvider, group: str) -> set[int] | None:
-    """How many tasks each job of a connector had; those of a server elsewhere cannot be read."""
-    session: Any = provider.task_session()
-    if is_connect(session):
-        return None
-    listed = session.sparkContext._jsc.sc().statusStore().jobsList(None)
-    jobs = [listed.apply(number) for number in range(listed.size())]
-    return {job.numTasks() for job in jobs if job.jobGroup().isDefined() and group in job.jobGroup().get()}
-
-
-def shown_by_spark(provider: SparkProvider) -> str:
-    """What Spark's pages say of its jobs and queries; those of a server elsewhere cannot be read."""
-    session: Any = provider.task_session()
-    if is_connect(session):
-        return ""
-    executions = session._jsparkSession.sharedState().statusStore().executionsList()
-    shown = [executions.apply(number) for number in range(executions.size())]
-    texts = [f"{each.description()} {each.details()} {each.physicalPlanDescription()}" for each in shown]
-    assert "MapInArrow" in "".join(texts)
-    jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None)
-    return "".join([*texts, jobs.toString()])
 
 
 def test_spark_reads_directories_by_values_with_their_types(spark_provider: SparkProvider, tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from connectx.errors import LakeAccessError, LakeError, LakeStorageError, LakeUn
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
 from connectx.spark.sessions import SparkProvider
-from tests.integration.sink.test_bulk_sink import shown_by_spark
 from tests.support.clusters import MakeCluster, owner_of
 from tests.support.lake import Lake, batch, partition, refusal, rows, write
 from tests.support.profiles import JSON, QUICK
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, catalog, s3_server, storage
+from tests.support.spark_pages import shown_by_spark
 from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S, until
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import json
 from collections.abc import Iterator
 from decimal import Decimal
@@ -16,43 +15,12 @@ import connectx as cx
 from connectx.errors import DatabaseError, DatabasePermissionError, TableMismatchError, TableMissingError
 from connectx.plugins.api import RetriableError
 from tests.support.jdbc import Source, source_config, sqlite, values_of
+from tests.support.jdbc_shops import MariaShop, Shop
 from tests.support.profiles import EOS, JSON
 from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
-
-_numbers = itertools.count(1)
-
-
-class Shop:
-    """A schema of its own in the server."""
-
-    def __init__(self, uri: str) -> None:
-        from adbc_driver_postgresql import dbapi
-
-        self.uri, self.schema = uri, f"shop{next(_numbers)}"
-        self._connection = dbapi.connect(uri, autocommit=True)
-        self.sql(f"CREATE SCHEMA {self.schema}")
-        self.sql(f"SET search_path = {self.schema}")
-
-    def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-
-    def source(self, mode: str, **more: Any) -> Source:
-        return Source(source_config(self.uri, mode, schema_pattern=self.schema, connection_backoff_ms=1, **more))
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-@pytest.fixture
-def shop(postgres: str) -> Iterator[Shop]:
-    made = Shop(postgres)
-    yield made
-    made.close()
 
 
 def ids(values: list[dict[str, Any]]) -> list[int]:
@@ -105,31 +73,6 @@ def test_postgresqls_types_become_connects(shop: Shop) -> None:
     assert (mapped["n"], mapped["w"], mapped["a"]) == (2.5, 7, berlin)
     (asked,) = shop.source("bulk", query=f"SELECT id, n, u, a, j, l FROM {shop.schema}.v").values()
     assert asked == {"id": 1, "n": "2.50", "u": expected["u"], "a": moment, "j": '{"a": 1}', "l": "{1,2}"}
-
-
-class MariaShop(Shop):
-    """A database of its own in MariaDB."""
-
-    def __init__(self, url: str) -> None:
-        import pymysql
-
-        self.schema = f"shop{next(_numbers)}"
-        self.uri = url.replace("/shop?", f"/{self.schema}?")
-        socket = url.partition("unix_socket=")[2]
-        self._connection = pymysql.connect(unix_socket=socket, user="root", autocommit=True)
-        self.sql(f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4")
-        self.sql(f"USE {self.schema}")
-        self.sql("SET time_zone = '+00:00'")
-
-    def source(self, mode: str, **more: Any) -> Source:
-        return Source(source_config(self.uri, mode, connection_backoff_ms=1, **more))
-
-
-@pytest.fixture
-def maria(mariadb: str) -> Iterator[MariaShop]:
-    made = MariaShop(mariadb)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("mode", ["incrementing", "timestamp", "timestamp+incrementing", "bulk"])

@@ -88,8 +88,11 @@ class SourceBulk:
         """Ask the plugin; what it cannot answer is left to its `poll`, which reports the cause."""
         if self._setup.chain and not self._topics.known:  # transformations may change topics
             return Waiting(None)
+        plugin = self._setup.plugin
+        if plugin.bulk_obstacle:
+            return Waiting(None, plugin.bulk_obstacle)
         try:
-            size_bytes = self._setup.plugin.waiting_bytes(effect.offset)
+            size_bytes = plugin.waiting_bytes(effect.offset)
         except Exception as error:
             self._runner.stay_alive()
             log.debug("%s does not know how much waits: %s", self._setup.task, self._setup.masked(str(error)))
@@ -167,6 +170,7 @@ class SourceBulk:
                 sent = {} if outcome is None else outcome.sent
                 late = outcome is None or outcome.may_arrive_late
                 self._producer.take_back(sent, may_arrive_late=late, failed=failed)
+            self._setup.plugin.bulk_ended()
         if outcome is None or failed is not None:
             reason = self._setup.masked(str(failed))
             log.warning("%s: a job on Spark's executors failed: %s", self._setup.task, reason)

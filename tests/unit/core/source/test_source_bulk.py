@@ -105,6 +105,19 @@ def test_unknown_waiting_bytes_are_polled_by_the_worker() -> None:
     assert run(with_bulk(mode=BulkMode.ALWAYS), Waiting(None)) == [Poll(None)]
 
 
+def test_an_obstacle_that_the_plugin_finds_moves_the_task_to_the_tail_for_all_polls() -> None:
+    core = with_bulk(mode=BulkMode.ALWAYS)
+    assert run(core, Waiting(100 * MB)) == [PollBulk(None, 64 * MB)]
+    assert run(core, PolledNothing()) != [ASK]
+    assert run(core, Idled()) == [ASK]
+    step = core.handle(Waiting(None, "the server shares nothing"), 0)
+    assert step.effects == [Poll(None)]
+    (change,) = step.transitions
+    assert (change.data["lane"], "the server shares nothing" in str(change.data["reason"])) == ("tail", True)
+    assert ASK not in run(core, PolledNothing())
+    assert run(core, Idled()) == [Poll(None)]
+
+
 def test_many_bytes_go_to_executors_and_the_change_is_recorded() -> None:
     core = with_bulk()
     assert run(core, Waiting(100 * MB)) == [QueryCores()]
