@@ -34,8 +34,8 @@ class BulkSlice:
         tasks: how many Spark tasks read the slice.
         read: called on an executor with the number of its task, from 0. It returns tables with the columns of
             `Slice.rows`, each with the number of its part, and None in place of a table at the end of a piece of
-            a part. Tasks are in the order of the source. Python must be able to pickle it. A ConnectxError that it raises is the reason why the
-            job failed.
+            a part. Tasks are in the order of the source. Python must be able to pickle it. A ConnectxError that it
+            raises is the reason why the job failed.
         offsets: called in the worker when Kafka has the rows, with what was read by number of part. It returns the
             source partitions that moved, with the source offsets after these rows.
     """

@@ -11,7 +11,7 @@ _numbers = itertools.count(1)
 
 
 class Shop:
-    """A schema of its own in the server."""
+    """A separate schema in the server."""
 
     def __init__(self, uri: str) -> None:
         from adbc_driver_postgresql import dbapi
@@ -34,7 +34,7 @@ class Shop:
 
 
 class MariaShop(Shop):
-    """A database of its own in MariaDB."""
+    """A separate database in MariaDB."""
 
     def __init__(self, url: str) -> None:
         import pymysql

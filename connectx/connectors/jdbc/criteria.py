@@ -110,7 +110,9 @@ class Criteria:
     def _after(self, after: Position) -> list[str]:
         stamp, number = self.timestamp, self.incrementing
         if stamp and number and after.timestamp_us is not None and after.incrementing is not None:
-            return [f"({stamp.value}, {number}) > ({stamp.literal(after.timestamp_us)}, {after.incrementing})"]
+            literal = stamp.literal(after.timestamp_us)
+            pair = f"({stamp.value}, {number}) > ({literal}, {after.incrementing})"
+            return [f"{stamp.value} >= {literal}", pair]  # MySQL uses an index only for the first one
         if stamp and after.timestamp_us is not None:
             return [f"{stamp.value} > {stamp.literal(after.timestamp_us)}"] + (
                 [f"{number} IS NOT NULL"] if number else []
@@ -126,6 +128,9 @@ class Criteria:
         if stamp and until.timestamp_us is not None:
             literal = stamp.literal(until.timestamp_us)
             if number and until.incrementing is not None:
-                return [f"({stamp.value}, {number}) <= ({literal}, {until.incrementing})"]
+                return [
+                    f"{stamp.value} <= {literal}",
+                    f"({stamp.value}, {number}) <= ({literal}, {until.incrementing})",
+                ]
             return [f"{stamp.value} <= {literal}"]
         return [f"{number} <= {until.incrementing}"] if number and until.incrementing is not None else []

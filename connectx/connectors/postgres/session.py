@@ -224,8 +224,8 @@ def typed_error(error: Any, what: str) -> ConnectxError:
         )
     if state.startswith(_MISSING) or "does not exist" in reason:
         return TableMissingError(
-            f"PostgreSQL does not find what the sink writes to: {reason}.",
-            next_step="Create it, or correct table.name.format, and restart the task.",
+            f"PostgreSQL does not find what a statement names: {reason}.",
+            next_step="Create it, or correct the names of tables in the configuration, and restart the task.",
         )
     if state.startswith(_MISMATCH):
         return TableMismatchError(

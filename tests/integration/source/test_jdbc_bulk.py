@@ -253,10 +253,12 @@ def test_where_executors_may_not_log_in_the_tail_reads_the_rows(
 def test_max_connections_limits_how_many_parts_are_read_at_a_time(shop: Shop, spark: SparkSession) -> None:
     fill_postgres(shop)
     for most, parts in ((2, 1), (0, 2)):
-        piece = next_bulk(shop.source("incrementing", max_connections=most), spark, 4 * MB)
+        source = shop.source("incrementing", max_connections=most)
+        piece = next_bulk(source, spark, 4 * MB)
         numbers: Any = piece.rows
         assert numbers.count() == parts
         assert len(read_parts(piece)) == ROWS
+        source.task.stop()
 
 
 # ---------------------------------------------------------------------------------------------------- in a cluster
