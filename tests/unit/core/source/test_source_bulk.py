@@ -107,7 +107,7 @@ def test_unknown_waiting_bytes_are_polled_by_the_worker() -> None:
 
 def test_an_obstacle_that_the_plugin_finds_moves_the_task_to_the_tail_for_all_polls() -> None:
     core = with_bulk(mode=BulkMode.ALWAYS)
-    assert run(core, Waiting(100 * MB)) == [PollBulk(None, 64 * MB)]
+    assert waits(core, 100 * MB) == [PollBulk(None, 64 * MB)]
     assert run(core, PolledNothing()) != [ASK]
     assert run(core, Idled()) == [ASK]
     step = core.handle(Waiting(None, "the server shares nothing"), 0)
