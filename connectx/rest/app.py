@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from connectx.errors import ConnectxError, RestError
+from connectx.errors import ConnectxError, RestError, WorkerStoppedError
 from connectx.rest.admin import AdminResources
 from connectx.rest.operations import Operation
 from connectx.rest.request_handler import error_response
@@ -77,6 +77,8 @@ def _answering(endpoint: Endpoint) -> Endpoint:
             return await endpoint(request)
         except RestError as error:
             return error_response(error.status, str(error))
+        except WorkerStoppedError as error:  # 503, not 500: other workers may ask again
+            return error_response(503, str(error))
         except ConnectxError as error:
             return error_response(500, str(error))
         except ClientDisconnect:

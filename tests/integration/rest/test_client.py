@@ -22,6 +22,7 @@ from connectx.errors import (
     RestError,
     SignatureRefusedError,
     WorkerNotReadyError,
+    WorkerStoppedError,
     WorkersUnreachableError,
 )
 from connectx.model.config_records import SessionKeyRecord
@@ -362,6 +363,16 @@ def test_internal_refusals_tell_whether_trying_again_may_help_and_are_tried_once
 def test_a_leader_that_is_away_is_worth_another_try(internal: InternalClient, dead_url: str) -> None:
     with pytest.raises(WorkersUnreachableError) as caught:
         internal.fence(dead_url, "f1", KEY)
+    assert caught.value.retriable
+
+
+def test_a_leader_that_has_ended_is_worth_another_try(serve: Serve, internal: InternalClient) -> None:
+    def ended(verb: object) -> Done:
+        raise WorkerStoppedError("worker-2", "the worker has ended")
+
+    leader = serve({verbs.Fence: ended})
+    with pytest.raises(WorkerNotReadyError, match="worker-2 cannot answer: the worker has ended") as caught:
+        internal.fence(leader.core.url, "f1", KEY)
     assert caught.value.retriable
 
 
