@@ -204,6 +204,7 @@ class FileReader:
             more = [{name: columns[name][at] for name in columns} for at in range(len(rows))]
             for name, kind in _inferred(more, guess=False).items():
                 fitted[name], bad = _fit(columns.pop(name), kind)
+                problems |= {name: bad} if any(value is not None for value in bad) else {}
         elif self.schema is None or self.evolution == "rescue":
             problems |= columns
         return self._with_rescued(fitted, {**problems, **strange}, len(rows), path)

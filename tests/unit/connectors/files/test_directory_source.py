@@ -399,6 +399,15 @@ def test_a_new_column_evolves_the_schema_as_the_mode_says(tmp_path: Path, kind: 
         read(path, kind, schema=schema, evolution="failOnNewColumns")
 
 
+def test_a_value_of_a_new_column_that_does_not_fit_the_others_is_rescued(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.json", b'{"id":1,"more":"x"}\n{"id":2,"more":7}\n')
+    found = read(path, "json", schema=pa.schema([("id", pa.int64())]))
+    assert found == [
+        {"id": 1, "more": "x", "_rescued_data": None},
+        {"id": 2, "more": None, "_rescued_data": '{"more": 7}'},
+    ]
+
+
 def test_a_later_file_brings_its_own_columns(tmp_path: Path) -> None:
     write(tmp_path / "a.json", b'{"id":1}\n', age=5)
     write(tmp_path / "b.json", b'{"id":2,"more":true}\n')
