@@ -5,15 +5,17 @@ The worker decides where parts begin and end. All parts together are the rows th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
+
+import pyarrow as pa
 
 from connectx.connectors.jdbc.criteria import Position
 from connectx.connectors.jdbc.database import Database, DatabaseSettings, Field
 from connectx.connectors.jdbc.dialects import open_database
 from connectx.connectors.jdbc.reading import Reading, as_value
 from connectx.errors import TableMismatchError
-from connectx.plugins.bulk_slice import TablesOfParts
 
 _PART_BYTES: Final = 8 << 20
 _MOST: Final = 64
@@ -48,7 +50,7 @@ class PartReader:
     fields: tuple[Field, ...]
     batch_rows: int
 
-    def read(self, number: int) -> TablesOfParts:
+    def read(self, number: int) -> Iterator[tuple[int, pa.Table]]:
         """Rows of a part, as the records of a bulk slice that is one part of the source.
 
         Raises:
