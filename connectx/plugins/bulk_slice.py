@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.views import Form, Shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +23,8 @@ class PartRead:
     pieces: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BulkSlice:
+@dataclass(frozen=True, slots=True, repr=False)
+class BulkSlice(Shown):
     """A slice that executors read with a function: what `poll_bulk` can return in place of a Slice with a DataFrame.
 
     Tables may have different columns. A slice has parts, for example files, and only executors find out how many rows
@@ -44,3 +45,6 @@ class BulkSlice:
     tasks: int
     read: Callable[[int], TablesOfParts]
     offsets: Callable[[Mapping[int, PartRead]], Sequence[tuple[SourcePartition, SourceOffset]]]
+
+    def _shown(self) -> Form:
+        return Form("BulkSlice", {"topic": self.topic, "tasks": self.tasks})

@@ -49,6 +49,7 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import PAYLOADS, MemberWork, SourceRange
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.plugins.api import Compaction, Held, RowChange
+from connectx.plugins.bulk_slice import BulkSlice
 from connectx.recording.file import Entry, Recording
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity
@@ -278,6 +279,7 @@ MADE: dict[type, Callable[[], Any]] = {
     cx.SinkBatch: lambda: cx.SinkBatch(pa.table({BAD: [1]}), PLACES),
     cx.SinkConnector: lambda: started(Rows()),
     cx.SinkTask: lambda: started(cx.SinkTask()),
+    BulkSlice: lambda: BulkSlice(BAD, 2, lambda task: iter(()), lambda read: [({}, {"token": PASSWORD})]),
     cx.Slice: lambda: cx.Slice(pa.table({BAD: [1]}), {"position": 7, "token": PASSWORD}, BAD),
     cx.SourceConnector: lambda: started(Ticks()),
     cx.SourceTask: lambda: started(cx.SourceTask()),
