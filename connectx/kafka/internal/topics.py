@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -49,6 +48,11 @@ _log = logging.getLogger(__name__)
 _FLUSH_S: Final = 2.0
 
 InternalEffect = ReadConfigToEnd | ClaimConfigWrites | AbandonConfigWrites | WriteConfigRecords | WriteStatus
+
+
+_READ_S: Final = 180.0
+"""Longer than the transaction of a killed task stays open: transaction.timeout.ms, a minute by default, and up to ten
+seconds until Kafka notices."""
 
 
 class InternalTopics:
@@ -102,7 +106,6 @@ class InternalTopics:
             InternalTopicError, TopicMissingError: a topic cannot be used, or cannot be created.
             KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError, ClientSettingError
         """
-        deadline_s = time.monotonic() + timeout_s
         counts = ensure_internal_topics(self._clients, self._config, timeout_s, self._admin)
         self.kafka_cluster_id = self._admin.cluster_id(timeout_s)
         partitions = [TopicPartition(topic, n) for topic in self._readers for n in range(counts[topic])]
@@ -118,7 +121,7 @@ class InternalTopics:
         self._statuses.start()
         self._leader.start()
         self._tail.start(partitions)
-        self._tail.read_to_end(partitions, max(1.0, deadline_s - time.monotonic()), done)
+        self._tail.read_to_end(partitions, _READ_S, done)
         at_end.wait()
         if failures:
             self.close()

@@ -249,6 +249,19 @@ def test_an_open_transaction_holds_a_read_of_source_offsets_back_until_it_is_can
     assert worker.topics.offsets.read("c", [{}]) == [None]
 
 
+def test_a_worker_starts_when_the_open_transaction_of_a_killed_task_has_timed_out(adapters: Make) -> None:
+    task = started(adapters, "w1")
+    settings = task.clients.source_task_producer(TaskId("c", 0), {}, True)
+    producer = Producer({**settings, "transaction.timeout.ms": 3_000, "message.timeout.ms": 3_000})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(task.config.offset_topic.name, key=b'["c",{}]', value=b"{}")
+    producer.flush(30)
+    worker = adapters("w2")
+    worker.topics.start(timeout_s=1.0)
+    assert worker.topics.offsets.read("c", [{}]) == [None]
+
+
 # ---------------------------------------------------------------------------------------------------- the end
 
 
