@@ -239,9 +239,11 @@ def test_where_executors_may_not_log_in_the_tail_reads_the_rows(
     shop.sql(f"GRANT SELECT ON {shop.schema}.v TO single")
     try:
         url = shop.uri.replace("//postgres", "//single")
-        # Small pages: if the server still counts an older connection at first, the tail reads one page only.
-        task = started(place, shop, "single", connection_url=url, bulk_min_bytes=1, batch_max_rows=50)
-        assert len(wait_for_rows(place, task, "single")) == ROWS
+        task = started(place, shop, "single", connection_url=url, bulk_min_bytes=1)
+        until(lambda: task.recorded(EventKind.LANE_CHANGED), "the bulk lane")
+        # The tail may have read all rows before Spark was ready.
+        shop.sql("INSERT INTO v (id, at, s) SELECT 30000 + n, now(), 1 FROM generate_series(1, 100) n")
+        assert len(wait_for_rows(place, task, "single", ROWS + 100)) == ROWS + 100
         task.stop()
     finally:
         shop.sql("DROP OWNED BY single")
