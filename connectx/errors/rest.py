@@ -90,7 +90,7 @@ class SignatureRefusedError(RestError):
 
 
 class WorkerNotReadyError(RestError):
-    """The worker is starting, or has no session key yet (503)."""
+    """The worker is starting, has no session key yet, or has ended (503)."""
 
     code = "worker_not_ready"
     retriable = True

@@ -265,7 +265,9 @@ class RestClient(Shown):
                 except RestError as refusal:
                     refusal.after_silence = in_doubt
                     problem = refusal
-                    break
+                    if not isinstance(refusal, WorkerNotReadyError):
+                        break
+                    in_doubt = True  # a worker that ended during the call may have carried it out
             pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
             patience_s = retry_s if isinstance(problem, RestError) else min(retry_s, _SILENCE_S)
             spent_s = time.monotonic() - begin

@@ -101,6 +101,9 @@ class InternalTopics:
     def start(self, timeout_s: float = START_S) -> None:
         """Create missing topics, check the others, read to the present end and post the records, then continue reading.
 
+        Args:
+            timeout_s: for the topics. Reading has three minutes, since open transactions hold it back.
+
         Raises:
             ReadToEndError: the end was not reached in time.
             InternalTopicError, TopicMissingError: a topic cannot be used, or cannot be created.

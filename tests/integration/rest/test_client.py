@@ -207,6 +207,25 @@ def test_a_rebalance_is_waited_for(serve: Serve, connect: Callable[..., RestClie
     assert worker.core.verbs() == [verbs.Stop] * 3
 
 
+def ended(verb: object) -> Done:
+    raise WorkerStoppedError("worker-2", "the worker has ended")
+
+
+def test_another_worker_is_asked_where_one_has_ended(serve: Serve, connect: Callable[..., RestClient]) -> None:
+    other = serve({verbs.Stop: Done(1, 204)})
+    connect(serve({verbs.Stop: ended}), other).stop("f1")
+    assert other.core.verbs() == [verbs.Stop]
+
+
+def test_a_connector_that_a_worker_created_before_it_ended_is_no_error(
+    serve: Serve, connect: Callable[..., RestClient]
+) -> None:
+    exists = {verbs.Create: Refused(1, 409, "f1 already exists"), verbs.ConnectorConfig: Done(1, 200, INFO["config"])}
+    other = serve({**exists, verbs.ConnectorInfo: Done(1, 200, INFO)})
+    gone = serve(dict.fromkeys((verbs.Create, verbs.ConnectorConfig, verbs.ConnectorInfo), ended))
+    assert connect(gone, other).create("f1", {"k": "v"}) == INFO
+
+
 def test_an_endless_rebalance_is_given_up_with_the_attempts_told(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
@@ -367,9 +386,6 @@ def test_a_leader_that_is_away_is_worth_another_try(internal: InternalClient, de
 
 
 def test_a_leader_that_has_ended_is_worth_another_try(serve: Serve, internal: InternalClient) -> None:
-    def ended(verb: object) -> Done:
-        raise WorkerStoppedError("worker-2", "the worker has ended")
-
     leader = serve({verbs.Fence: ended})
     with pytest.raises(WorkerNotReadyError, match="worker-2 cannot answer: the worker has ended") as caught:
         internal.fence(leader.core.url, "f1", KEY)
