@@ -41,7 +41,7 @@ def registry(
         given = {} if file is None else read_properties(file)
         given |= {} if bootstrap_servers is None else {"bootstrap.servers": bootstrap_servers}
         with SchemaRegistry(worker_config(own_kafka_config(given)), listener=listener, topic=topic) as running:
-            typer.echo(f"The schema registry listens at {running.url} and keeps its schemas in topic {topic}.")
             for one in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(one, end)
+            typer.echo(f"The schema registry listens at {running.url} and keeps its schemas in topic {topic}.")
             ended.wait()

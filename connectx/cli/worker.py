@@ -128,9 +128,9 @@ class _Process:
 
     def run(self, history: Path | None) -> int:
         """Start, wait for a signal or a failure, end; the exit code."""
-        self._introduce()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        self._introduce()
         threading.Thread(target=self._start, name="connectx-start", daemon=True).start()
         code = self._wait()
         if not self._worker.stop(_STOP_S):

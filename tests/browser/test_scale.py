@@ -59,8 +59,13 @@ def test_a_hundred_connectors_fit_on_one_screen(show: Show, width: int, theme: s
 def test_rows_out_of_sight_come_when_the_table_is_scrolled(show: Show) -> None:
     stage = show(many(), width=1400)
     assert "table49" not in names(stage)
-    stage.page.locator(".cxp-table").evaluate("node => { node.scrollTop = node.scrollHeight; }")
-    stage.wait(lambda: "table49" in names(stage))
+    table = stage.page.locator(".cxp-table")
+
+    def scrolled_to_the_end() -> bool:
+        table.evaluate("node => { node.scrollTop = node.scrollHeight; }")
+        return "table49" in names(stage)
+
+    stage.wait(scrolled_to_the_end)
     assert stage.page.locator(f'{ROWS}[data-connector="table49"]').get_attribute("aria-rowindex") == "101"
     assert "orders00" not in names(stage)
 
