@@ -57,7 +57,7 @@ def _are_objects(documents: pa.Array) -> bool:
 
 def _parsed(documents: pa.Array, *, checked: bool = False) -> pa.Array | None:
     """None when the parser refuses one of them, or they do not fit together."""
-    found = _with_times_as_text(documents) if len(documents) >= _MANY else None
+    found = _like_the_first(documents) if len(documents) >= _MANY else None
     if found is None:
         found = parse(documents, None, checked=checked)
     if found is not None and found.type != _without_times(found.type):
@@ -65,15 +65,23 @@ def _parsed(documents: pa.Array, *, checked: bool = False) -> pa.Array | None:
     return None if found is None or found.null_count else found
 
 
-def _with_times_as_text(documents: pa.Array) -> pa.Array | None:
-    """Read times as text the first time, with the types of the first documents; None where these have no times.
+def _like_the_first(documents: pa.Array) -> pa.Array | None:
+    """Read documents with the types of the first ones; None where values of a field have another type, or no type yet.
 
-    Documents whose values do not have these types give None. Fields that only later documents have come after them.
+    This takes less time than inferring types: times are read as text the first time, and threads can share the work.
+    Fields that only later documents have come after the others.
     """
     first = parse(documents[:_SAMPLE], None)
-    if first is None or first.type == (kind := _without_times(first.type)):
+    if first is None or _has_unknown(first.type):
         return None
-    return parse(documents, kind)
+    return parse(documents, _without_times(first.type))
+
+
+def _has_unknown(kind: pa.DataType) -> bool:
+    """Whether no value shows a field's type: the field comes at its place only if its type is inferred."""
+    if pa.types.is_struct(kind):
+        return any(_has_unknown(field.type) for field in kind)
+    return _has_unknown(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_null(kind))
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

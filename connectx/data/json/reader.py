@@ -43,6 +43,8 @@ _NUMBER: Final = pa.decimal256(76, 38)
 _STRICT_NUMBER: Final = pa.dictionary(pa.int8(), pa.float64())
 """Stands for numbers that must not be text: parsed as fractions first, and then exactly."""
 _SAMPLE: Final = 16
+_BLOCK_BYTES: Final = 1 << 20
+"""Documents of more bytes are parsed by several threads."""
 _SAME: Final = (
     *(pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer),
     *(pa.types.is_float32, pa.types.is_float64),
@@ -308,14 +310,14 @@ def parse(documents: pa.Array, kind: pa.DataType | None, *, checked: bool = Fals
         return None  # not UTF-8, which the parser does not check
     values = None
     if (kind is None or pa.types.is_struct(kind)) and are_plain_objects(documents):
-        found = _table(_lines(documents), None if kind is None else pa.schema(list(kind)), checked)
+        found = _table(documents, None if kind is None else pa.schema(list(kind)), checked)
         if found is None:
             return None
         if found.num_columns:
             values = pa.StructArray.from_arrays(_columns(found), fields=list(found.schema))
     if values is None:
         enveloped = pc.binary_join_element_wise(_large(b'{"v":'), _large(documents), _large(b"}"), _large(b""))
-        found = _table(_lines(enveloped), None if kind is None else pa.schema([("v", kind)]), checked)
+        found = _table(enveloped, None if kind is None else pa.schema([("v", kind)]), checked)
         if found is None or found.column_names != ["v"]:
             return None
         (values,) = _columns(found)
@@ -345,15 +347,34 @@ def _large(part: bytes | pa.Array) -> pa.Scalar | pa.Array:
     return pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part.cast(pa.large_binary())
 
 
-def _table(lines: pa.Buffer, schema: pa.Schema | None, checked: bool) -> pa.Table | None:
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=lines.size + 1)
-    parsing = arrow_json.ParseOptions(
+def _table(documents: pa.Array, schema: pa.Schema | None, checked: bool) -> pa.Table | None:
+    """Documents as the parser reads them; in several threads where all types are known.
+
+    The order in which threads find fields is left to chance, so one thread reads documents with unknown fields.
+    """
+    lines = _lines(documents)
+    options = arrow_json.ParseOptions(
         explicit_schema=schema, unexpected_field_behavior="ignore" if checked and schema is not None else "infer"
     )
+    whole = lines.size + 1
+    longest = pc.max(pc.binary_length(documents)).as_py() + len("\n")
+    block = whole if schema is None else min(max(_BLOCK_BYTES, longest), whole)
     try:
-        return arrow_json.read_json(pa.BufferReader(lines), read_options=reading, parse_options=parsing)
+        table = _read(lines, block, options)
+        if block < whole and _fields(table.schema) != _fields(schema):
+            table = _read(lines, whole, options)
     except pa.ArrowInvalid:
         return None
+    return table
+
+
+def _read(lines: pa.Buffer, block_bytes: int, options: arrow_json.ParseOptions) -> pa.Table:
+    reading = arrow_json.ReadOptions(use_threads=block_bytes < lines.size, block_size=block_bytes)
+    return arrow_json.read_json(pa.BufferReader(lines), read_options=reading, parse_options=options)
+
+
+def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
 
 
 def _columns(table: pa.Table) -> list[pa.Array]:

@@ -67,11 +67,19 @@ LATER = [
 ]
 
 
+FIRST = {
+    "a field without a type": b'{"id":1,"at":"2026-11-21T10:00:00Z","none":null}',
+    "types of all fields": b'{"id":1,"at":"2026-11-21T10:00:00Z"}',
+    "documents for several threads": b'{"id":1,"at":"2026-11-21T10:00:00Z","more":"%s"}' % (b"x" * 2_000),
+}
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
 @pytest.mark.parametrize("later", LATER)
-def test_what_the_first_documents_hold_does_not_decide_how_later_ones_are_read(later: bytes) -> None:
-    many = [b'{"id":1,"at":"2026-11-21T10:00:00Z","none":null}'] * 2_000
+def test_what_the_first_documents_hold_does_not_decide_how_later_ones_are_read(first: bytes, later: bytes) -> None:
+    many = [first] * 2_000
     try:
-        few = read(many[0], later)
+        few = read(first, later)
     except ConversionError:
         with pytest.raises(ConversionError, match="different types in the same field"):
             read(*many, later)
@@ -79,3 +87,21 @@ def test_what_the_first_documents_hold_does_not_decide_how_later_ones_are_read(l
     values, errors, kind = read(*many, later)
     assert (values[-2:], errors[-2:], kind) == few
     assert all(value == few[0][0] for value in values[:-1])
+
+
+def test_fields_that_several_threads_find_have_the_order_of_their_documents() -> None:
+    filled = b'{"id":1,"more":"%s"}' % (b"x" * 2_000)
+    new = [b'{"id":2,"n":{"f%d":1},"new%d":1}' % (number, number) for number in range(20)]
+    values, errors, kind = read(*[document for one in new for document in [*[filled] * 100, one]])
+    assert kind.names == ["id", "more", "n", *(f"new{number}" for number in range(20))]
+    assert kind.field("n").type.names == [f"f{number}" for number in range(20)]
+    assert [value["new7"] for value in values if value["new7"]] == [1]
+    assert set(errors) == {None}
+
+
+def test_a_document_may_be_longer_than_what_a_thread_parses_at_a_time() -> None:
+    long = b'{"id":2,"more":"%s"}' % (b"x" * 3_000_000)
+    values, errors, _ = read(*[b'{"id":1,"more":"y"}'] * 2_000, long, b'{"id":3,"more":"z"}')
+    assert [value["id"] for value in values[-3:]] == [1, 2, 3]
+    assert len(values[-2]["more"]) == 3_000_000
+    assert set(errors) == {None}
