@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,10 +13,13 @@ import pytest
 from confluent_kafka import Producer
 
 import connectx as cx
+from connectx.connectors.postgres.cdc.catalog import Catalog
 from connectx.connectors.postgres.cdc.positions import SNAPSHOT
+from connectx.connectors.postgres.cdc.replication import ReplicationStream
 from connectx.errors import (
     DatabaseError,
     DatabasePermissionError,
+    DatabaseUnavailableError,
     ReplicationSlotMismatchError,
     ReplicationSlotMissingError,
 )
@@ -390,6 +394,47 @@ def retried(call: Callable[[], T]) -> T:
 
     (found,) = until(attempt, "the slot to be free")
     return found
+
+
+@pytest.mark.parametrize("shop", ["sql"], indirect=True)
+def test_a_snapshot_that_could_not_begin_begins_again(shop: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.sql(KEYED, "INSERT INTO t VALUES (1, 'a')")
+    read, lost = Catalog.partitioned, [DatabaseUnavailableError("the connection is lost")]
+
+    def partitioned(catalog: Catalog) -> set[str]:
+        if lost:
+            raise lost.pop()
+        return read(catalog)
+
+    monkeypatch.setattr(Catalog, "partitioned", partitioned)
+    capture = Capture(shop)
+    with pytest.raises(RetriableError, match="the connection is lost"):
+        capture.poll()
+    assert keys(capture.records()) == [1]
+    capture.stop()
+
+
+def test_a_stream_that_the_task_does_not_take_from_is_not_read_further(logical_postgres: str) -> None:
+    shop = Captured(logical_postgres)
+    shop.sql(KEYED, "CREATE PUBLICATION p FOR ALL TABLES")
+    shop.sql(f"SELECT 1 FROM pg_create_logical_replication_slot('{shop.name}', 'pgoutput')")
+    shop.sql(
+        "DO $$ BEGIN FOR at IN 0..59 LOOP INSERT INTO t SELECT at * 1000 + n, repeat('x', 1000) "
+        "FROM generate_series(1, 1000) n; COMMIT; END LOOP; END $$"
+    )
+    with closing(ReplicationStream(shop.uri, {}, "", slot=shop.name, publication="p", most=10, interval_s=0.01)) as it:
+        it.start(0, 0)
+        until(lambda: it._ready, "transactions to take")
+        statuses: dict[str, int] = {}
+
+        def is_still() -> bool:
+            statuses.update(shop.sql("SELECT reply_time::text, (sent_lsn - '0/0')::bigint FROM pg_stat_replication"))
+            return len(statuses) > 150 and len(set(list(statuses.values())[-150:])) == 1
+
+        until(is_still, "the server to send nothing more for 150 statuses")
+        unsent = shop.flushed_lsn() - list(statuses.values())[-1]
+        assert unsent > 20_000_000
+    shop.close()
 
 
 def test_a_slot_that_another_reader_has_is_waited_for(shop: Captured) -> None:

@@ -219,7 +219,8 @@ class ReplicationStream:
             found = wait(sources, min(left_s, _TLS_S) if pgconn.ssl_in_use else left_s)
             if self._woken in found:
                 self._woken.recv(4096)
-            pgconn.consume_input()
+            if has_room:  # otherwise the library would read ahead of the task without a limit
+                pgconn.consume_input()
             if pgconn.socket in found:
                 heard_s = time.monotonic()
             elif now_s > heard_s + _SILENT_S + self._interval_s:

@@ -134,7 +134,6 @@ class Snapshot:
 
     def close(self) -> None:
         """Cancel statements that still run, and drop all connections."""
-        self._catalog.keep = False
         for future, session in self._reading.items():
             if future.running():
                 with suppress(Exception):  # the server may be gone

@@ -179,6 +179,7 @@ class PostgresCdcSource(SourceConnector):
             snapshot, self._snapshot = self._snapshot, None
             if snapshot is not None:
                 snapshot.close()
+            self._catalog.keep = False  # also after a snapshot that could not begin
 
         def _poll(self, offset: SourceOffset | None) -> Slice | None:
             if self._position is None or self._polled != offset:
