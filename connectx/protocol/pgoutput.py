@@ -6,6 +6,7 @@ no Python object. Source: PostgreSQL documentation, "Logical Replication Message
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
@@ -151,6 +152,15 @@ class Messages:
         at = self._starts[numbers]
         return Commits(numbers, self._numbers(at + 2, ">u8"), self._numbers(at + 10, ">u8"))
 
+    def parts(self, least: int) -> Iterator[Messages]:
+        """The messages as parts of whole transactions, each but the last with at least so many messages."""
+        ends = np.flatnonzero(self.kinds == COMMIT) + 1
+        first = 0
+        while (place := int(np.searchsorted(ends, first + least))) < len(ends) - 1:
+            yield self._slice(first, int(ends[place]))
+            first = int(ends[place])
+        yield self._slice(first, len(self))
+
     def relations(self) -> list[tuple[int, Relation]]:
         """Number of the message and table, of each description of a table."""
         return [(number, _relation(self.data(number))) for number in self._of(RELATION)]
@@ -220,6 +230,10 @@ class Messages:
             at = at + np.where(is_text, lengths + 5, 1)
             self._refuse(numbers, at > ends, "a value ends after it")
         return columns, at
+
+    def _slice(self, first: int, end: int) -> Messages:
+        chosen = slice(first, end)
+        return Messages(self.buffer, self._starts[chosen], self._ends[chosen], self.lsns[chosen])
 
     def _of(self, kind: int) -> list[int]:
         found: list[int] = np.flatnonzero(self.kinds == kind).tolist()

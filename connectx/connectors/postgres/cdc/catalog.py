@@ -33,6 +33,11 @@ def as_lsn(number: int) -> str:
     return f"'{number >> 32:X}/{number & 0xFFFFFFFF:X}'::pg_lsn"
 
 
+def copies_of(slot: str) -> str:
+    """What the names of temporary copies of a slot begin with; the process id of their session follows (63 bytes)."""
+    return f"{slot[:48]}_ahead_"
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A replication slot: up to where its reader has confirmed, and whether WAL that it needs is gone."""
@@ -287,10 +292,14 @@ class Catalog:
         self._query(f"SELECT 1 FROM pg_drop_replication_slot({literal(name)})")
 
     def end_zombie(self, name: str) -> None:
-        """End the connection of an older instance of this task, known by its application_name, that has the slot."""
+        """End connections of older instances of this task that have the slot or a copy of it.
+
+        They are known by their application_name.
+        """
         self._query(
             f"SELECT pg_terminate_backend(s.active_pid, {_ENDS_MS}) FROM pg_replication_slots s "
-            f"JOIN pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = {literal(name)} "
+            f"JOIN pg_stat_activity a ON a.pid = s.active_pid WHERE (s.slot_name = {literal(name)} "
+            f"OR s.temporary AND starts_with(s.slot_name::text, {literal(copies_of(name))})) "
             "AND a.usename = current_user AND a.application_name = current_setting('application_name')"
         )
 

@@ -2,29 +2,28 @@
 
 A peek by SQL begins at the slot's confirmed position and decodes the WAL from the slot's restart position. So it is
 repeatable, and costs the more, the less often the slot moves. Therefore one peek fills many slices, and before the next
-one the slot moves to what was committed. Each message of a peek costs the server and the worker least. A replication
-connection decodes the WAL once, and sends changes as they are committed. So by default a backlog is read by SQL, and
-what follows over a connection.
+one the slot moves to what was committed. If a peek does not reach the end of the WAL, a copy of the slot is read ahead.
+Each message by SQL costs the server and the worker least. A replication connection decodes the WAL once, and sends
+changes as they are committed. So by default a backlog is read by SQL, and what follows over a connection.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from connectx.connectors.postgres.cdc.catalog import Catalog, as_number
+from connectx.connectors.postgres.cdc.backlog import LARGE_BYTES, ReadAhead, Reading, read
+from connectx.connectors.postgres.cdc.catalog import Catalog
 from connectx.connectors.postgres.cdc.positions import Position
 from connectx.connectors.postgres.cdc.replication import ReplicationStream
 from connectx.connectors.postgres.cdc.stream import Decoder, Transactions
-from connectx.connectors.postgres.session import PostgresSession, identifier, literal
+from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import ConnectxError, DatabaseUnavailableError
 from connectx.protocol import walsender
 from connectx.protocol.pgoutput import Messages
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +37,7 @@ class SlotReader:
         values: the parsed configuration.
         slot: its name.
         stream: makes a replication connection.
+        connect: makes a session to read ahead with.
 
     Attributes:
         reached: LSN before which no committed transaction is left, after `next` returned None.
@@ -51,6 +51,7 @@ class SlotReader:
         values: Mapping[str, Any],
         slot: str,
         stream: Callable[[], ReplicationStream],
+        connect: Callable[[], PostgresSession],
     ) -> None:
         self._session = session
         self._catalog = catalog
@@ -61,11 +62,18 @@ class SlotReader:
         self._most: int = values["max.queue.size"]
         self._tombstones: bool = values["tombstones.on.delete"]
         self._skipped = frozenset(values["skipped.operations"])
+        self._advance_s: float = values["slot.advance.interval.ms"] / 1000
         self._make_stream = stream
         self._stream: ReplicationStream | None = None
-        self._decoder: Decoder | None = None  # of the stream
+        self._connect = connect
+        self._ahead: ReadAhead | None = None
+        self._reads_ahead = True
+        self._decoder: Decoder | None = None  # of the stream, or of the last reading
+        self._parts: deque[Messages] = deque()  # of the last reading by SQL
+        self._end: int | None = None  # LSN before which it left no transaction, if it reached the end of the WAL
         self._ready: deque[Transactions] = deque()
         self._confirmed = 0
+        self._confirmed_s = 0.0
         self._committed = 0
         self._unconfirmed = 0  # messages that a peek finds again, since their transactions are not committed
         self._streams = self._mode == "stream"
@@ -90,7 +98,7 @@ class SlotReader:
                 if self._streams and self._stream is None:
                     self._start_stream(position)
                 if self._stream is None:
-                    self._peek(position)
+                    self._read(position)
                 else:
                     self._take(self._stream, position)
             except DatabaseUnavailableError as error:
@@ -106,7 +114,8 @@ class SlotReader:
         return self._stream is not None
 
     def close(self) -> None:
-        """End the replication connection."""
+        """End the connections that were made."""
+        self._end_ahead()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -139,33 +148,82 @@ class SlotReader:
 
     # ---------------------------------------------------------------------------------------------------- by SQL
 
-    def _peek(self, position: Position) -> None:
-        self._confirm()
-        flushed = self._catalog.flushed()
-        decoder = self._new_decoder(position)
-        most = self._most + self._unconfirmed
-        messages = self._messages(most)
-        self._ready.extend(decoder.slices(messages))
-        count = len(messages)
-        self._unconfirmed = count
-        self.is_whole = count < most
-        self.reached = max(decoder.position.lsn, flushed) if self.is_whole else decoder.position.lsn
+    def _read(self, position: Position) -> None:
+        if not self._parts:
+            reading = self._next_reading(position)
+            self._parts.extend(reading.messages.parts(self._most))
+            self._end = reading.flushed if reading.is_whole else None
+            self._decoder = self._new_decoder(position)
+        decoder = self._decoder
+        assert decoder is not None, "each reading has a decoder"
+        decoder.position = position
+        self._ready.extend(decoder.slices(self._parts.popleft()))
+        self.is_whole = self._end is not None and not self._parts
+        self.reached = max(decoder.position.lsn, (self._end or 0) if self.is_whole else 0)
         self._streams = self.is_whole and self._mode == "auto"
 
+    def _next_reading(self, position: Position) -> Reading:
+        reading = self._from_ahead() or self._peek()
+        if reading.is_whole:
+            self._end_ahead()
+            return reading
+        if self._ahead is None and self._reads_ahead:
+            self._start_ahead(max([position.lsn, *reading.messages.commits().end_lsns[-1:].tolist()]))
+        if self._ahead is not None and reading.size <= LARGE_BYTES:
+            self._ahead.begin()
+        return reading
+
+    def _peek(self) -> Reading:
+        self._confirm()
+        most = self._most + self._unconfirmed
+        reading = read(self._session, "peek", self._slot, self._publication, most)
+        self._unconfirmed = len(reading.messages)
+        return reading
+
     def _confirm(self) -> None:
+        self._confirmed_s = time.monotonic()
         if self._committed > self._confirmed:
             self._catalog.advance(self._slot, self._committed)
             self._confirmed, self._unconfirmed = self._committed, 0
 
-    def _messages(self, most: int) -> Messages:
-        names = identifier(self._publication)
-        sql = (
-            f"SELECT {as_number('lsn')}, data FROM pg_logical_slot_peek_binary_changes({literal(self._slot)}, NULL, "
-            f"{most}, 'proto_version', '1', 'publication_names', {literal(names)})"
+    # ------------------------------------------------------------------------------------------ ahead of the task
+
+    def _start_ahead(self, lsn: int) -> None:
+        self._ahead = ReadAhead(self._connect(), self._slot, self._publication, self._most)
+        try:
+            self._ahead.start(lsn)
+        except ConnectxError as error:
+            self._do_without_ahead(error)
+
+    def _from_ahead(self) -> Reading | None:
+        """The next reading of the copy; None: there is no copy, or this session has it no more."""
+        if self._ahead is None:
+            return None
+        if time.monotonic() >= self._confirmed_s + self._advance_s:
+            self._confirm()
+        try:
+            return self._ahead.take()
+        except ConnectxError as error:
+            if self._ahead.copy not in error.message:
+                raise
+            self._do_without_ahead(error)
+            return None
+
+    def _do_without_ahead(self, error: ConnectxError) -> None:
+        self._end_ahead()
+        self._reads_ahead = False
+        log.warning(
+            "The backlog of the slot %s is not read ahead, which takes longer: %s To read ahead, a session needs a "
+            "temporary copy of the slot. Check max_replication_slots, and that database.hostname is the server itself "
+            "and not a connection pooler.",
+            self._slot,
+            error.message,
         )
-        found = list(self._session.read(sql))
-        self._session.commit()
-        return messages_of(found)
+
+    def _end_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
@@ -177,17 +235,3 @@ class SlotReader:
             tombstones=self._tombstones,
             skipped=self._skipped,
         )
-
-
-def messages_of(tables: Sequence[pa.Table]) -> Messages:
-    """The messages in tables with two columns, LSN (int64) and message (binary)."""
-    import numpy as np
-    import pyarrow as pa
-
-    if not sum(table.num_rows for table in tables):
-        return Messages(np.empty(0, np.uint8), *(np.empty(0, np.int64) for _ in range(3)))
-    lsns = pa.concat_arrays([chunk for table in tables for chunk in table.column(0).chunks])
-    data = pa.concat_arrays([chunk.cast(pa.large_binary()) for table in tables for chunk in table.column(1).chunks])
-    _, offsets, content = data.buffers()
-    starts = np.frombuffer(offsets, np.int64, len(data) + 1, 8 * data.offset)
-    return Messages(np.frombuffer(content, np.uint8), starts[:-1], starts[1:], lsns.to_numpy())

@@ -211,7 +211,7 @@ class PostgresCdcSource(SourceConnector):
                 self._snapshot = Snapshot(self._session, catalog, publication, rows, threads, self._connect)
                 if begins:
                     self._position = self._snapshot.begin(self._position.lsn)
-            self._reader = SlotReader(self._session, catalog, values, self._slot, self._stream)
+            self._reader = SlotReader(self._session, catalog, values, self._slot, self._stream, self._connect)
 
         def _next(self) -> Slice | None:
             assert self._position is not None, "a position was resumed"
