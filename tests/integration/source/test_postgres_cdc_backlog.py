@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import connectx as cx
-from connectx.connectors.postgres.cdc.backlog import ReadAhead
+from connectx.connectors.postgres.cdc import reading
+from connectx.connectors.postgres.cdc.backlog import ReadAhead, Reading
 from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import ConnectxError
 from connectx.plugins.api import RetriableError
@@ -22,7 +24,7 @@ from tests.support.waiting import WAIT_S, until
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
-SMALL = {"max_queue_size": 20, "max_batch_size": 10}
+SMALL: dict[str, Any] = {"max_queue_size": 20, "max_batch_size": 10}
 """A reading has 7 transactions of one row, and later ones have up to 54."""
 
 
@@ -109,6 +111,26 @@ def test_a_short_backlog_needs_no_copy(shop: Captured, monkeypatch: pytest.Monke
     capture = with_backlog(shop, 6)
     monkeypatch.setattr(ReadAhead, "start", lambda *_: pytest.fail("a copy was made"))
     assert keys(capture.records()) == list(range(1, 7))
+    capture.stop()
+
+
+def test_a_large_reading_is_sent_before_the_next_one_begins(shop: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
+    begin = ReadAhead.begin
+    begun: list[int] = []
+    found: list[dict[str, Any]] = []
+
+    def counted(ahead: ReadAhead) -> Future[Reading]:
+        begun.append(len(found))
+        return begin(ahead)
+
+    monkeypatch.setattr(ReadAhead, "begin", counted)
+    capture = with_backlog(shop)
+    while len(found) < 600:
+        found += capture.records(most=1)
+        assert not begun or begun[-1] < len(found)
+    assert begun[0] == 7, "the peek was sent"
+    assert keys(found) == list(range(1, 601))
     capture.stop()
 
 
@@ -225,12 +247,12 @@ def test_closing_cancels_the_statement_that_runs(shop: Captured, monkeypatch: py
     monkeypatch.setattr(session, "read", lambda sql: iter(session.query("SELECT pg_sleep(3600)::text")))
     ahead = ReadAhead(session, shop.name, "p", 10)
     ahead.start(shop.slot_lsn())
-    reading = ahead.begin()
+    begun = ahead.begin()
     sleeping = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'ahead' AND wait_event = 'PgSleep'"
     until(lambda: shop.sql(sleeping), "the statement to run")
     ahead.close()
     with pytest.raises(ConnectxError, match="canceling statement due to user request"):
-        reading.result()
+        begun.result()
     until(lambda: no_copy(shop), "the copy to be dropped")
 
 

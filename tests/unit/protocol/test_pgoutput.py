@@ -100,6 +100,22 @@ def test_what_was_encoded_is_read(given_messages: list[Message]) -> None:
     assert found.lsns.tolist() == list(range(len(given_messages)))
 
 
+@given(st.lists(st.lists(CHANGES, max_size=4), max_size=8), st.integers(1, 12))
+def test_parts_are_whole_transactions_with_enough_messages(transactions: list[list[Message]], least: int) -> None:
+    whole = [message for changes in transactions for message in (Begin(1, 0, 1), *changes, Commit(1, 2, 0))]
+    found = messages((number, encoded(message)) for number, message in enumerate(whole))
+    parts = list(found.parts(least))
+    assert [message for part in parts for message in read(part)] == [kept(message) for message in whole]
+    assert [lsn for part in parts for lsn in part.lsns.tolist()] == list(range(len(whole)))
+    for part in parts[:-1]:
+        *inner, last = read(part)
+        assert isinstance(last, Commit)
+        enough = [number for number, message in enumerate(inner, 1) if isinstance(message, Commit) and number >= least]
+        assert len(part) >= least
+        assert not enough, "a shorter part would do"
+    assert len(parts) == 1 or len(parts[-1])
+
+
 @given(st.lists(MESSAGES, max_size=3), MESSAGES, st.lists(MESSAGES, max_size=3), st.data())
 def test_a_message_that_is_cut_off_or_too_long_is_refused(
     before: list[Message], message: Message, after: list[Message], data: st.DataObject
