@@ -247,8 +247,9 @@ class SourceTaskCore:
         """Send the next part of the current slice that has records; after the last part the loop continues."""
         while (polled := self.slice_at_hand) is not None:
             part = self._parts_left()[0]
-            if part.records == 0 and not polled.commits_offset:
-                self.progress.dropped(polled.partition, part.offset)
+            if part.records == 0 and not self._commits_offset(polled, part):
+                if part.offset is not None:
+                    self.progress.dropped(polled.partition, part.offset)
                 if self._end_part(part, step, now_ms):
                     return
             elif self.settings.exactly_once and not self.transaction_open:
@@ -268,6 +269,11 @@ class SourceTaskCore:
         if (polled := self.slice_at_hand) is None:
             return ()
         return (polled.parts or (SlicePart(polled.records, polled.offset),))[self.part :]
+
+    def _commits_offset(self, polled: msg.Polled, part: SlicePart) -> bool:
+        """Whether the offset after a part without records is to be committed: also if other tables had records."""
+        is_of_tables = any(before.offset is None for before in polled.parts)
+        return part.offset is not None and (polled.commits_offset or (is_of_tables and polled.records > 0))
 
     def _end_part(self, part: SlicePart, step: msg.SourceStep, now_ms: int) -> bool:
         """A part is done; True when the task asked for a boundary after it, which comes first."""

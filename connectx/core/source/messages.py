@@ -38,13 +38,14 @@ BOTH_ASKED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SlicePart:
-    """Records of a slice up to a place where the task asked for a boundary, or up to its end.
+    """Records of a slice up to a place where the task asked for a boundary, or one of its tables.
 
-    `records` are those left to send, `offset` the source offset after the part.
+    `records` are those left to send. `offset` is the source offset after the part; None if it is reached only with a
+    later part.
     """
 
     records: int
-    offset: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
     boundary: Boundary = NO_BOUNDARY
 
 
@@ -325,8 +326,8 @@ class Polled:
     `start` is where another partition than the task's own was before: None at its beginning, empty when unknown.
     `skipped` how many were dropped because of errors and `skip_reason` why, `filtered` how many a transformation
     dropped on purpose. `boundary` is what the task asked for after the slice. `parts` are its tables, or divide it
-    where the task asked for boundaries after single records, otherwise there are none. `commits_offset` asks for a
-    commit of the offset even when no record is left.
+    where the task asked for boundaries after single records, otherwise there are none. The last part has an offset.
+    `commits_offset` asks for a commit of the offset even when no record is left.
     """
 
     slice_number: int

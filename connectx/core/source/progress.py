@@ -71,13 +71,18 @@ class SourceProgress:
         if partition is not None and offset != {}:
             self.committed.setdefault(json.dumps(partition), offset)
 
-    def sent(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any], records: int) -> None:
-        """Records before `offset` were handed to the producer; `partition` None is the task's own."""
+    def sent(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None, records: int) -> None:
+        """All records before `offset` were handed to the producer; `partition` None is the task's own.
+
+        Without an offset, other records before the next offset are still to be sent.
+        """
+        self.records += records
+        if offset is None:
+            return
         reached = self._reach(partition, offset)
         key = json.dumps(reached.partition)
         self.pending[key] = reached
         self.passed.pop(key, None)
-        self.records += records
 
     def dropped(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> None:
         """All records before `offset` were dropped."""

@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
 
 from connectx.core.messages import TaskFailed
+from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
+from connectx.plugins.api import Slice, SourceConnector, SourceTask
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
+
+
+class Tables(SourceConnector):
+    """One slice with a table for each of two topics."""
+
+    config = ConfigDef().define("topics", list, doc="Topics of the tables.")
+
+    class Task(SourceTask):
+        def poll(self, spark: Any, offset: Any) -> Slice | None:
+            topics = self.settings["topics"].split(",")
+            return Slice(tuple(pa.table({"value": ["v"], "topic": [topic]}) for topic in topics), {"lsn": 9})
+
+    task_class = Task
 
 
 def lines(
@@ -67,6 +85,15 @@ def test_a_record_that_kafka_refuses_fails_the_task_and_commits_nothing(place: P
     assert "A record of 5000 bytes" in failed.trace
     assert "max.message.bytes" in failed.trace
     assert place.committed({"filename": str(path)}) is None
+
+
+def test_a_task_that_fails_between_two_tables_of_a_slice_commits_nothing(place: Place) -> None:
+    place.plugins.register(Tables)
+    topics = f"{place.group}-t,{place.offsets_topic}"
+    failed = place.task({"connector.class": "Tables", "topics": topics}, exactly_once=False).begin_and_fail()
+    assert place.offsets_topic in failed.trace
+    assert place.values(f"{place.group}-t") == ["v"]
+    assert place.committed({}) is None
 
 
 def test_with_tolerance_a_refused_record_is_skipped_and_counted(place: Place, tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ class SourceWorld:
             records=self._metrics["records"] + records.num_rows,
             bytes=self._metrics["bytes"] + sent_bytes,
             slices=effect.slice_number,
-            source_offset=dict(offset),
+            source_offset=self._metrics["source_offset"] if offset is None else dict(offset),
         )
         self._count_active()
         return SliceSent(effect.slice_number, self._refused())

@@ -49,10 +49,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Piece:
-    """Rows up to a boundary, and their results: `records`, number `filtered` on purpose, `bad` (why, by row)."""
+    """Rows up to a boundary, and their results: `records`, number `filtered` on purpose, `bad` (why, by row).
+
+    `offset` is None for tables before the last one of a slice.
+    """
 
     rows: DataFrame | pa.Table
-    offset: SourceOffset
+    offset: SourceOffset | None
     boundary: Boundary = NO_BOUNDARY
     records: pa.Table = None
     filtered: int = 0
@@ -62,6 +65,11 @@ class _Piece:
     def count(self) -> int:
         """How many rows there were."""
         return int(self.records.num_rows) + self.filtered + len(self.bad)
+
+    def part(self) -> SlicePart:
+        """The report for the core."""
+        offset = None if self.offset is None else dict(self.offset)
+        return SlicePart(self.records.num_rows, offset, self.boundary)
 
 
 class SourcePoller:
@@ -138,8 +146,8 @@ class SourcePoller:
         """Records that were polled and not taken yet."""
         return sum(piece.records.num_rows for piece in self._pieces if piece.records is not None)
 
-    def take(self, part: int) -> tuple[str | None, SourceOffset, pa.Table]:
-        """Of a part of the slice that was polled last: default topic, offset after it, records. Handed out once."""
+    def take(self, part: int) -> tuple[str | None, SourceOffset | None, pa.Table]:
+        """Of a part of the slice that was polled last: default topic, offset if reached, records. Handed out once."""
         piece = self._pieces[part]
         records, piece.records, piece.rows = piece.records, None, None
         return self._topic, piece.offset, records
@@ -209,7 +217,7 @@ class SourcePoller:
         if reasons:
             count, where, why = left_out + bad, dict(polled.offset), "; ".join(reasons)
             log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, self._setup.masked(why))
-        parts = tuple(SlicePart(piece.records.num_rows, dict(piece.offset), piece.boundary) for piece in pieces)
+        parts = tuple(piece.part() for piece in pieces)
         return Polled(
             self._slices,
             records,
@@ -251,7 +259,8 @@ def _divided(polled: Slice, boundaries: RowBoundaries) -> list[_Piece]:
     if isinstance(polled.rows, tuple):
         if boundaries:
             raise TransactionBoundaryError(f"row {min(boundaries)} is named in a slice of several tables")
-        return [_Piece(table, polled.offset) for table in polled.rows]
+        last = len(polled.rows) - 1
+        return [_Piece(table, polled.offset if at == last else None) for at, table in enumerate(polled.rows)]
     if not boundaries:
         return [_Piece(polled.rows, polled.offset)]
     table = in_arrow(polled.rows)

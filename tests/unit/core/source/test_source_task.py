@@ -41,6 +41,7 @@ from connectx.core.source.messages import (
     ReportStopped,
     ResumeRequested,
     SendSlice,
+    SlicePart,
     SliceSent,
     StartPlugin,
     StopPlugin,
@@ -50,7 +51,7 @@ from connectx.core.source.messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.core.source.progress import SourceProgress
+from connectx.core.source.progress import SourceProgress, SourceTaskSettings
 from connectx.model.events import EventKind
 from connectx.model.payloads import UNKNOWN
 from connectx.model.states import TransactionBoundary
@@ -322,6 +323,42 @@ def test_after_a_refused_record_no_offset_is_committed() -> None:
         CloseProducer(),
         ReportFailed("too large", FailureKind.DELIVERY),
     ]
+
+
+def of_tables(slice_number: int, *records: int) -> Polled:
+    """A slice of several tables up to position 9."""
+    parts = (*(SlicePart(count, None) for count in records[:-1]), SlicePart(records[-1], AT_9.offset))
+    return Polled(slice_number, sum(records), AT_9.offset, parts=parts)
+
+
+@pytest.mark.parametrize("first", [2, 0])
+def test_a_task_that_fails_between_two_tables_of_a_slice_commits_only_earlier_slices(first: int) -> None:
+    core = working(AT_LEAST_ONCE)
+    run(core, Polled(1, 2, AT_5.offset), SliceSent(1))
+    assert run(core, of_tables(2, first, 3, 4)) == [SendSlice(2, 0 if first else 1)]
+    assert run(core, SliceSent(2))[:1] == [SendSlice(2, 1 if first else 2)]
+    assert run(core, EffectFailed("no such topic")) == [FlushAndCommitOffsets((AT_5,), timeout_ms=500)]
+
+
+def test_a_task_that_fails_between_two_tables_of_its_first_slice_commits_nothing() -> None:
+    core = working(AT_LEAST_ONCE)
+    assert run(core, of_tables(1, 2, 3), SliceSent(1), StopRequested(), EffectFailed("no such topic"))[:2] == END[:2]
+
+
+@pytest.mark.parametrize("settings", [AT_LEAST_ONCE, exactly_once()])
+@pytest.mark.parametrize("last", [4, 0])
+def test_the_offset_of_a_slice_is_committed_after_its_last_table(settings: SourceTaskSettings, last: int) -> None:
+    core = working(settings)
+    begun = [TransactionBegun(3)] if settings.exactly_once else []
+    run(core, of_tables(1, 2, 0, last), *begun, StopRequested())
+    assert run(core, *[SliceSent(1)] * (2 if last else 1)) == [
+        WriteOffsets((AT_9,)) if settings.exactly_once else FlushAndCommitOffsets((AT_9,), 500)
+    ]
+
+
+def test_a_slice_of_tables_without_records_commits_nothing() -> None:
+    core = working(exactly_once())
+    assert run(core, of_tables(1, 0, 0)) == [Poll(AT_9.offset)]
 
 
 def test_an_offset_without_records_is_committed_when_the_plugin_asks_for_it() -> None:
