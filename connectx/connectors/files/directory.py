@@ -2,16 +2,18 @@
 
 Files are finished when they appear: write them elsewhere, or under a name that begins with a dot, and rename them. Each
 file is a source partition with its own offset, the number of rows that are in Kafka, so files may come in any order of
-names, and any task can continue a file. A file is cleaned up only after the commit of its last rows. Executors read
-many files in one job of the bulk lane. Growing files are FileSource's.
+names, and any task can continue a file. A file is cleaned up only after the commit of its last rows. A name is read
+once: a changed file with the name of a finished one is neither read nor cleaned up, but reported. Executors read many
+files in one job of the bulk lane. Growing files are FileSource's.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -31,6 +33,8 @@ from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _TASK, _TASKS = "directory.task", "directory.tasks"
 _NOTHING_KNOWN: Final[SourceOffset] = {}
@@ -165,7 +169,8 @@ class DirectorySource(SourceConnector):
             self._planner: Planner | None = None
             self._queue: list[FoundFile] = []
             self._listed_s = -1.0
-            self._finished: set[str] = set()
+            self._finished: dict[str, SourceOffset] = {}
+            self._reported: set[FoundFile] = set()
             self._read: set[str] = set()  # to their ends, by this instance
             self._of_tail: set[str] = set()
             self._divided: set[str] = set()  # files of a job, if it is not done, of which it reads several pieces
@@ -184,16 +189,17 @@ class DirectorySource(SourceConnector):
                 SourceFileColumnError, SourceFileValueError: a file does not fit the schema.
             """
             for path, known in self._candidates():
+                file = _as_begun(self._folder.file(path), known)
                 position = int(known.get("position", 0))
-                if not known.get("rejected") and known.get("size", self._folder.size(path)) != self._folder.size(path):
-                    raise SourceFileShrunkError(path, position=int(known["size"]), size=self._folder.size(path))
+                if not known.get("rejected") and known.get("size", file.size) != file.size:
+                    raise SourceFileShrunkError(path, position=int(known["size"]), size=file.size)
                 try:
-                    return self._slice(spark, path, position)
+                    return self._slice(spark, file, position)
                 except SourceFileError as error:
                     self._open = None
                     if not self._values["error.dir"] or not is_about_content(error):
                         raise
-                    return self._rejected(path, position, error)
+                    return self._rejected(file, position, error)
             return None
 
         def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
@@ -219,6 +225,7 @@ class DirectorySource(SourceConnector):
             self._suspects = self._divided
             self._open = None
             plans: list[FilePlan] = []
+            begun: list[FoundFile] = []
             left = max_bytes
             for file, known in self._unread(self._queue):
                 if not self._folder.exists(file.path):
@@ -231,6 +238,7 @@ class DirectorySource(SourceConnector):
                 if plan is None or (plans and plan.size_bytes > left):
                     break
                 plans.append(plan)
+                begun.append(_as_begun(file, known))
                 left -= plan.size_bytes
             self._divided = {plan.path for plan in plans if plan.is_divided}
             if not plans:
@@ -238,15 +246,15 @@ class DirectorySource(SourceConnector):
             read = reading(reader, self._values["key.fields"], plans)
 
             def offsets(found: Mapping[int, PartRead]) -> list[tuple[SourcePartition, SourceOffset]]:
-                return self._offsets(plans, found)
+                return self._offsets(begun, plans, found)
 
             return BulkSlice(self._values["topic"], len(tasks_of(plans)), read, offsets)
 
         def reread_partition(
             self, spark: SparkSession, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset | None
         ) -> Iterator[Slice] | None:
-            """The rows of one file between two positions; None when the file is gone."""
-            path = self._folder.place_of(str(partition["filename"]))
+            """The rows of one file between two positions; None when the file is gone or has changed."""
+            path = self._folder.place_of(str(partition["filename"]), end or start or _NOTHING_KNOWN)
             if start is not None and start.get("rejected"):
                 return iter(())
             return None if path is None else self._again(spark, path, start, end)
@@ -255,7 +263,7 @@ class DirectorySource(SourceConnector):
             """Clean a file up whose last rows are in Kafka, or move one away that was rejected."""
             path = str(offset["filename"])
             if offset.get("rejected"):
-                self._folder.reject(path)
+                self._folder.reject(path, offset)
                 self._read.discard(path)
             elif offset["finished"]:
                 self._finish(path, offset)
@@ -280,9 +288,25 @@ class DirectorySource(SourceConnector):
                         yield file.path, known
 
         def _find(self) -> None:
-            self._queue = [file for file in self._folder.files() if file.path not in self._finished]
+            found = self._folder.files()
+            self._queue = [file for file in found if file.path not in self._finished]
+            ends = self._finished
+            self._report([file for file in found if file.path in ends and not file.is_that_of(ends[file.path])])
             self.context.offsets([{"filename": file.path} for file in self._queue])  # asks Kafka once for all of them
             self._listed_s = time.monotonic()
+
+        def _report(self, changed: Sequence[FoundFile]) -> None:
+            """Report files that are not read, because files with their names are finished."""
+            reasons = [
+                f"The file {file.path} is not read: a file with its name is finished, and had another size or time of "
+                f"change. Give it another name"
+                for file in changed
+            ]
+            for file, reason in zip(changed, reasons, strict=True):
+                if file not in self._reported:
+                    log.warning("%s: %s.", self._folder.shown, reason)
+            self._reported = set(changed)
+            self.waits = f"{reasons[0]} ({len(changed)} such files)" if len(changed) > 1 else "".join(reasons)
 
         def _unread(self, files: Sequence[FoundFile]) -> Iterator[tuple[FoundFile, SourceOffset]]:
             """Files that were not read to their ends. Those that an earlier instance has finished are cleaned up."""
@@ -303,26 +327,26 @@ class DirectorySource(SourceConnector):
 
         def _may_leave(self, path: str) -> bool:
             """Whether executors can continue a file that the tail has begun: only Parquet has rows by number."""
-            return bool(self._values["format"] == "parquet" and may_be_divided(path, self._folder.size(path)))
+            return bool(self._values["format"] == "parquet" and may_be_divided(path, self._folder.file(path).size))
 
         def _finish(self, path: str, offset: SourceOffset) -> None:
-            self._finished.add(path)
-            self._folder.finish(path, int(offset["size"]))
+            self._finished[path] = offset
+            self._folder.finish(path, offset)
 
         # -------------------------------------------------------------------------------------------------- rows
 
         def _offsets(
-            self, plans: Sequence[FilePlan], found: Mapping[int, PartRead]
+            self, files: Sequence[FoundFile], plans: Sequence[FilePlan], found: Mapping[int, PartRead]
         ) -> list[tuple[SourcePartition, SourceOffset]]:
             """Source offsets after a job. A file of which not all pieces were read to their ends is for the tail."""
             self._divided = set()
             offsets: list[tuple[SourcePartition, SourceOffset]] = []
-            for number, plan in enumerate(plans):
+            for number, (file, plan) in enumerate(zip(files, plans, strict=True)):
                 read = found.get(number, PartRead())
                 is_whole = read.pieces == len(plan.pieces)
                 finished = is_whole and plan.is_last
                 position = plan.position + read.rows
-                reached = {"position": position, "finished": finished, "size": plan.size, "filename": plan.path}
+                reached = _offset(file, position, finished=finished)
                 if not is_whole:
                     self._of_tail.add(plan.path)
                 elif not finished and plan.end_byte is not None:
@@ -333,30 +357,30 @@ class DirectorySource(SourceConnector):
                     offsets.append(({"filename": plan.path}, reached))
             return offsets
 
-        def _slice(self, spark: SparkSession, path: str, position: int) -> Slice:
+        def _slice(self, spark: SparkSession, file: FoundFile, position: int) -> Slice:
             """The next rows; the last slice of a file is marked. For a file without rows it is empty."""
+            path = file.path
             if self._open is None or (self._open.path, self._open.position) != (path, position):
                 self._open = _OpenFile(path, position, rows_after(self._file_reader(spark).tables(path), position))
             rows = self._open.take()
             end = self._open.position
             finished = not self._open.has_more()
-            offset = {"position": end, "finished": finished, "size": self._folder.size(path), "filename": path}
+            offset = _offset(file, end, finished=finished)
             if finished:
                 self._open = None
                 self._read.add(path)
             return Slice(self._rows(rows), offset, topic=self._values["topic"], partition={"filename": path})
 
-        def _rejected(self, path: str, position: int, error: SourceFileError) -> Slice:
+        def _rejected(self, file: FoundFile, position: int, error: SourceFileError) -> Slice:
             """No rows, and the reason. The file is moved after the commit, so that its rows before are in Kafka."""
-            self._read.add(path)
-            size = self._folder.size(path)
-            offset = {"position": position, "finished": True, "rejected": True, "size": size, "filename": path}
+            self._read.add(file.path)
+            offset = {**_offset(file, position, finished=True), "rejected": True}
             reason = f"{error.message} It is moved to {self._values['error.dir']}, with {position} rows of it in Kafka"
             return Slice(
                 self._rows(None),
                 offset,
                 topic=self._values["topic"],
-                partition={"filename": path},
+                partition={"filename": file.path},
                 rows_read=1,
                 commits_offset=True,
                 skip_reason=reason,
@@ -422,6 +446,23 @@ class _OpenFile:
         except SourceFileError as error:
             self.failure = error
         return self.ahead is not None or self.failure is not None
+
+
+def _as_begun(file: FoundFile, known: SourceOffset) -> FoundFile:
+    """A file with the time of change that it had when its first rows were read."""
+    modified_ns = file.modified_ns if known.get("rejected") else known.get("modified_ns", file.modified_ns)
+    return replace(file, modified_ns=int(modified_ns))
+
+
+def _offset(file: FoundFile, position: int, *, finished: bool) -> dict[str, Any]:
+    """The source offset after the rows before `position`."""
+    return {
+        "position": position,
+        "finished": finished,
+        "size": file.size,
+        "modified_ns": file.modified_ns,
+        "filename": file.path,
+    }
 
 
 def _arrow_schema(spark: SparkSession, ddl: str) -> pa.Schema:

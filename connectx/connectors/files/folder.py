@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from typing import Any, Final
 
 from connectx.errors import SourceDirectoryMissingError, SourceFileUnreadableError
+from connectx.model.source_offsets import SourceOffset
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,11 @@ class FoundFile:
     path: str
     size: int
     modified_ns: int
+
+    def is_that_of(self, offset: SourceOffset) -> bool:
+        """Whether it has the size and time of change of a source offset. Older offsets have no time."""
+        size, modified_ns = offset.get("size", self.size), offset.get("modified_ns", self.modified_ns)
+        return bool((size, modified_ns) == (self.size, self.modified_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,29 +100,30 @@ class Folder:
             found |= {os.path.join(self.path, os.path.relpath(name, folder)) for name in moved if os.path.isfile(name)}
         return sorted(filter(self._is_own, found))
 
-    def place_of(self, path: str) -> str | None:
-        """Where a file is by now; None if it is gone."""
+    def place_of(self, path: str, offset: SourceOffset) -> str | None:
+        """Where the file of a source offset is by now; None if it is gone."""
         places = [path, f"{path}{MARK}", *(self._target(path, folder) for folder in self._folders())]
-        return next(filter(os.path.exists, places), None)
+        return next((place for place in places if self._is_at(place, offset)), None)
 
     def exists(self, path: str) -> bool:
         """Whether a file is still where it was found."""
         return os.path.exists(path)
 
-    def size(self, path: str) -> int:
-        """Bytes of a file.
+    def file(self, path: str) -> FoundFile:
+        """A file as it is now.
 
         Raises:
             SourceFileUnreadableError: it cannot be read.
         """
         try:
-            return os.stat(path).st_size
+            status = os.stat(path)
         except OSError as error:
             raise SourceFileUnreadableError(path, error.strerror or str(error), setting="path") from error
+        return FoundFile(path, status.st_size, status.st_mtime_ns)
 
-    def finish(self, path: str, size: int) -> None:
+    def finish(self, path: str, offset: SourceOffset) -> None:
         """Clean up a file whose rows are all committed, unless another one has taken its name."""
-        if self.cleanup == "none" or not os.path.exists(path) or self.size(path) != size:
+        if self.cleanup == "none" or not self._is_at(path, offset):
             return
         if self.cleanup == "move":
             self._move(path, str(self.cleanup_dir))
@@ -129,9 +136,13 @@ class Folder:
         except OSError as error:
             log.warning("%s cannot %s the finished file %s: %s", self.shown, self.cleanup, path, error)
 
-    def reject(self, path: str) -> None:
-        """Move a file away that cannot be parsed."""
-        self._move(path, str(self.error_dir))
+    def reject(self, path: str, offset: SourceOffset) -> None:
+        """Move a file away that cannot be parsed, unless another one has taken its name."""
+        if self._is_at(path, offset):
+            self._move(path, str(self.error_dir))
+
+    def _is_at(self, path: str, offset: SourceOffset) -> bool:
+        return os.path.exists(path) and self.file(path).is_that_of(offset)
 
     def _listed(self) -> list[str]:
         path = self.path

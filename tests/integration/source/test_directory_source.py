@@ -45,7 +45,7 @@ def test_files_become_records_once_over_a_restart_and_are_moved_after_their_comm
     assert values[0] == {"id": 0, "more": "x", "_rescued_data": None}
     assert place.committed({"filename": str(inbox / "c.json")}) == {
         **{"filename": str(inbox / "c.json"), "finished": True, "position": 120},
-        "size": (done / "c.json").stat().st_size,
+        **{"size": (done / "c.json").stat().st_size, "modified_ns": (done / "c.json").stat().st_mtime_ns},
     }
 
 

@@ -29,7 +29,7 @@ from connectx.errors import (
     SourceFileUnreadableError,
     SourceFileValueError,
 )
-from tests.support.directories import Source, write
+from tests.support.directories import NO_SPARK, Source, write
 from tests.support.jdbc import values_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
@@ -220,6 +220,53 @@ def test_a_new_file_with_the_name_of_a_finished_one_is_not_cleaned_up(tmp_path: 
     assert path.exists()
 
 
+@pytest.mark.parametrize("cleanup", ["delete", "mark", "move", "none"])
+def test_a_new_file_with_the_name_and_size_of_a_finished_one_is_reported_and_kept(
+    tmp_path: Path, cleanup: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "in" / "a.json", lines(ROWS), age=9)
+    source = Source(tmp_path / "in", "json", cleanup=cleanup, cleanup_dir=str(tmp_path / "done"))
+    pieces = list(source.slices())
+    source.committed(*pieces)
+    assert (source.values(), source.task.waits) == ([], "")
+    new = lines(list(reversed(ROWS)))
+    write(path, new, age=5)
+    for _ in range(2):
+        assert (source.values(), source.values()) == ([], [])
+        assert f"{path} is not read: a file with its name is finished" in source.task.waits
+        source.restart()
+    assert path.read_bytes() == new
+    assert len(caplog.records) == 2
+    again = source.task.reread_partition(NO_SPARK, {"filename": str(path)}, None, pieces[-1].offset)
+    assert (again is not None and [row["id"] for piece in again for row in values_of(piece)]) == (
+        list(range(10)) if cleanup in ("mark", "move") else False
+    )
+    path.rename(path.with_name("b.json"))
+    assert (len(source.values()), source.task.waits) == (10, "")
+
+
+def test_a_file_that_is_replaced_while_its_rows_are_read_is_not_cleaned_up(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", lines(ROWS), age=9)
+    source = Source(tmp_path, "json", slice_rows="4", cleanup="delete")
+    pieces = list(source.slices(most=1))
+    write(tmp_path / ".b", lines(list(reversed(ROWS)))).rename(path)
+    source.committed(*pieces, *source.slices())
+    assert path.exists()
+    source.restart()
+    assert source.values() == []
+    assert path.exists()
+
+
+def test_files_of_offsets_without_a_time_of_change_are_cleaned_up_by_their_size(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", lines(ROWS))
+    source = Source(tmp_path, "json", cleanup="delete")
+    for piece in source.slices():
+        offset = {name: value for name, value in piece.offset.items() if name != "modified_ns"}
+        source.context.remember_offset({"filename": str(path)}, offset)
+    source.restart()
+    assert (source.values(), path.exists()) == ([], False)
+
+
 def test_files_can_be_moved_only_to_a_directory() -> None:
     assert "cleanup.dir" in DirectorySource.validate({"cleanup": "move"})
     assert DirectorySource.validate({"cleanup": "move", "cleanup.dir": "x"}) == {}
@@ -333,6 +380,15 @@ def test_a_file_that_was_rejected_before_a_worker_died_is_rejected_again(tmp_pat
     pieces = list(source.slices())
     source.committed(*pieces)
     assert (len(pieces), path.exists(), (tmp_path / "bad" / "a.json.gz").exists()) == (1, False, True)
+
+
+def test_a_file_that_is_corrected_before_it_is_moved_away_stays_and_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a.json.gz", b"no gzip")
+    source = Source(tmp_path / "in", "json", error_dir=str(tmp_path / "bad"))
+    (rejected,) = source.slices()
+    write(path, gzip.compress(lines(ROWS)), age=5)
+    source.committed(rejected)
+    assert (len(source.values()), path.exists()) == (10, True)
 
 
 def test_a_file_that_the_system_refuses_to_read_is_not_rejected(
