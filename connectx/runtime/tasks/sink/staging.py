@@ -139,6 +139,7 @@ class _Staging:
         self._position, self._end = offsets
         self._batch_end = self._position
         self._raw: pa.Table = SCHEMA.empty_table()
+        self._bad_rows: list[int] = []
         self._kept: list[pa.Table] = []
         self._result = PartResult()
         self._class_name = ""
@@ -159,6 +160,7 @@ class _Staging:
             if not is_record:
                 result.failure = str(error) if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
                 result.tail_until = self._batch_end if isinstance(error, NotStageableError) else None
+        self._keep()
         if self._kept:
             result.raw = pa.concat_tables(self._kept)
         return result
@@ -182,6 +184,7 @@ class _Staging:
         """Batches whose ranges follow each other and cover all of the part, also where there are no records."""
         ranges = {self._partition: (self._position, self._end)}
         for raw in read_ranges(self._order.consumer, ranges, max_records=_BATCH_RECORDS):
+            self._keep()
             self._raw, self._batch_end = raw, raw["offset"][-1].as_py() + 1
             rows, filtered = conversion.read(raw, self._partition.topic, self._order.value_type, self._judge)
             self._result.records += raw.num_rows
@@ -208,9 +211,15 @@ class _Staging:
         row = pc.index(self._raw["offset"], offset).as_py()
         self._leave_out(row, offset, "TASK_PUT", self._class_name, error)
 
+    def _keep(self) -> None:
+        """Copy the bad records of a batch, because a slice would hold, and be pickled with, all of its records."""
+        if self._bad_rows:
+            self._kept.append(self._raw.take(self._bad_rows))
+            self._bad_rows = []
+
     def _leave_out(self, row: int, offset: int, stage: str, class_name: str, error: Exception) -> None:
         self._result.bad.append(StagedRecordError(self._partition, offset, stage, class_name, error))
         if self._order.keep_raw:
-            self._kept.append(self._raw.slice(row, 1))
+            self._bad_rows.append(row)
         if not self._order.tolerate_all:
             raise error

@@ -236,10 +236,11 @@ class Letters:
 
 
 class InThisProcess:
-    """Spark with executors in this process, which get everything pickled. Counts the tasks of each job."""
+    """Spark with executors in this process, which get everything pickled. Counts the tasks of each job, and bytes."""
 
     def __init__(self) -> None:
         self.tasks: list[int] = []
+        self.result_bytes = 0
 
     def session(self) -> Any:
         return self
@@ -261,7 +262,13 @@ class InThisProcess:
         sent = pickle.loads(pickle.dumps(order))
         numbers = [list(range(end * part // parts, end * (part + 1) // parts)) for part in reversed(range(parts))]
         batches = [pa.RecordBatch.from_pydict({"id": each}) for each in numbers]
-        return SimpleNamespace(toArrow=lambda: pa.Table.from_batches([*sent(iter(batches))]))
+
+        def collected() -> pa.Table:
+            table = pa.Table.from_batches([*sent(iter(batches))])
+            self.result_bytes += table.nbytes
+            return table
+
+        return SimpleNamespace(toArrow=collected)
 
 
 class Lane:
@@ -408,6 +415,16 @@ def test_both_lanes_write_directories_by_values_alike(run: Callable[..., Lane]) 
     tail, by_bulk = (run(name, "ParquetSink", {**config, "partition.by": "on"}, log, 7) for name in ("tail", "bulk"))
     assert by_bulk.staged > RECORDS
     assert by_bulk.results() == tail.results()
+
+
+def test_executors_send_bad_records_without_the_good_ones_that_were_fetched_with_them(run: Callable[..., Lane]) -> None:
+    def values(chance: random.Random) -> Value:
+        return b"bad" if chance.random() < 0.3 else json.dumps({"id": 1, "pad": "x" * 20_000}).encode()
+
+    log = log_of(b'{"id":1,"pad":"x"}', values, random.Random("bad"))
+    by_bulk = run("bulk", "ParquetSink", NO_SCHEMA, log, 7)
+    assert len(by_bulk.letters.found) > 20
+    assert by_bulk.spark.result_bytes < 100_000 < log.nbytes // 10
 
 
 def test_executors_share_the_connections_that_the_tasks_leave(run: Callable[..., Lane]) -> None:
