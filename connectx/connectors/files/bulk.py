@@ -134,7 +134,8 @@ class Planner:
         """A file is finished."""
         self._columns.pop(path, None)
 
-    def _row_groups(self, whole: FilePlan, number: int, max_bytes: int) -> FilePlan:
+    def _row_groups(self, whole: FilePlan, number: int, max_bytes: int) -> FilePlan | None:
+        """Pieces of row groups; None if one that is still to be read is too large for one Spark task."""
         import pyarrow.parquet as pq
 
         path, size, position = whole.path, whole.size, whole.position
@@ -144,10 +145,13 @@ class Planner:
         while first < len(counts) - 1 and before + counts[first] <= position:
             before += counts[first]
             first += 1
+        sizes = [size * count // max(1, rows.num_rows) for count in counts]
+        if max(sizes[first:], default=0) > _WHOLE_BYTES:
+            return None
         pieces: list[Piece] = []
         begin, taken, total = first, 0, 0
         for at in range(first, len(counts)):
-            taken += size * counts[at] // max(1, rows.num_rows)
+            taken += sizes[at]
             if taken >= PART_BYTES or at == len(counts) - 1 or total + taken >= max_bytes:
                 skip = position - before if begin == first else 0
                 pieces.append(Piece(number, path, size, RowGroups(begin, at + 1), skip))

@@ -181,6 +181,18 @@ def test_the_tail_finishes_a_text_file_that_it_has_begun_and_one_that_one_task_c
     assert len(source.values()) == 430
 
 
+@pytest.mark.parametrize(("group_rows", "is_for_tail"), [(499, True), (100, False)])
+def test_a_parquet_file_with_a_row_group_that_one_task_cannot_read_is_for_the_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int, is_for_tail: bool
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=group_rows, compression="none")
+    monkeypatch.setattr(bulk, "_WHOLE_BYTES", path.stat().st_size // 2)
+    source = Source(tmp_path, "parquet")
+    assert (source.bulk() is None, source.task.waiting_bytes(None) is None) == (is_for_tail, is_for_tail)
+    assert len(source.values()) == (500 if is_for_tail else 0)
+
+
 def test_files_that_nothing_can_divide_are_for_the_tail_if_they_are_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
