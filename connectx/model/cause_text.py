@@ -12,6 +12,7 @@ from connectx.model.causes import (
     Assigned,
     AssignmentMissing,
     AutomaticRestart,
+    BulkJobEmpty,
     BulkJobFailed,
     BulkModeSet,
     Cause,
@@ -264,6 +265,8 @@ def _data(cause: DataCause) -> str:
             return _unless_confirmed(failure, unconfirmed)
         case BulkJobFailed(unconfirmed):
             return _unless_confirmed("a bulk job failed", unconfirmed)
+        case BulkJobEmpty(unconfirmed):
+            return _unless_confirmed("a bulk job had nothing to commit", unconfirmed)
         case StoppedBeforeCommit(unconfirmed):
             return _unless_confirmed("stopped before the task asked for a commit", unconfirmed)
         case AbortAsked():

@@ -340,6 +340,13 @@ class BulkJobFailed(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class BulkJobEmpty(Shown):
+    """A transaction was aborted because a bulk job had nothing to commit."""
+
+    unconfirmed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class StoppedBeforeCommit(Shown):
     """A transaction was aborted because the task stopped before it asked for a commit."""
 
@@ -518,6 +525,7 @@ Takeover = RestartedHere | TakenOver | FencedByLeader | TakeoverUnknown
 DataCause = (
     TaskFailing
     | BulkJobFailed
+    | BulkJobEmpty
     | StoppedBeforeCommit
     | AbortAsked
     | CommitRejected

@@ -5,9 +5,11 @@ Mirrors Kafka Connect's AbstractWorkerSourceTask, WorkerSourceTask (at-least-onc
 (KIP-618, transaction boundaries `poll`, `interval` and `connector`).
 
 Exactly-once: records and the source offset after them are one transaction. Dropped records commit nothing: their
-offset rides with the next transaction that has a record. What the task itself asks to abort is dropped, and its offsets
-are committed in a separate transaction, so that it is not read again. At-least-once: offsets are committed after
-everything that was sent before them is acknowledged. A position moves only when its slice was handed to the producer.
+offset rides with the next transaction that has a record. Only a bulk slice without records commits its offset, because
+executors may have opened its transaction in Kafka, which would expire. What the task itself asks to abort is dropped,
+and its offsets are committed in a separate transaction, so that it is not read again. At-least-once: offsets are
+committed after everything that was sent before them is acknowledged. A position moves only when its slice was handed to
+the producer.
 """
 
 from __future__ import annotations
@@ -84,9 +86,9 @@ class SourceTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
     Of `slice_at_hand` the parts before `part` are sent. `asked` is what the task asked for after the slice;
-    `aborting` that a transaction is aborted because the task asked so, `dropping` that it is because a bulk job failed.
-    `committed_ms` is the time of the last commit, or of the begin. `producer_epoch` is that of the open or last
-    transaction.
+    `aborting` that a transaction is aborted because the task asked so, `dropping` that it is because a bulk job failed
+    or had nothing to commit. `committed_ms` is the time of the last commit, or of the begin. `producer_epoch` is that
+    of the open or last transaction.
     """
 
     settings: SourceTaskSettings
@@ -387,11 +389,13 @@ class SourceTaskCore:
         ends: list[_End] = [(read.partition, read.end) for read in sent.ranges]
         if job.offset is not None:
             ends.append((job.partition, job.offset))
-        if sent.records:
+        if ends and (sent.records or self.transaction_open):
             for partition, offset in ends:
                 self.progress.sent(partition, offset, 0)
             self.progress.records += sent.records
             self._commit(step)
+        elif self.transaction_open:
+            self._drop_transaction(step)
         else:
             for partition, offset in ends:
                 self.progress.dropped(partition, offset)
@@ -403,10 +407,13 @@ class SourceTaskCore:
         if self.bulk.fail(error, now_ms):
             self._on_failure(msg.EffectFailed(error), step, now_ms)
         elif self.transaction_open:
-            self.dropping = True
-            step.effects.append(msg.AbortTransaction(insist=not self.stop_requested))
+            self._drop_transaction(step)
         else:
             self._go_on(step, now_ms)
+
+    def _drop_transaction(self, step: msg.SourceStep) -> None:
+        self.dropping = True
+        step.effects.append(msg.AbortTransaction(insist=not self.stop_requested))
 
     # --------------------------------------------------------------------------------------------- failures, waiting
 
@@ -545,7 +552,8 @@ class SourceTaskCore:
             self._end(step)
         elif self.dropping:
             self.dropping = False
-            self._record_abort(causes.BulkJobFailed(aborted.error), step)
+            reason = causes.BulkJobFailed if self.bulk.failures else causes.BulkJobEmpty
+            self._record_abort(reason(aborted.error), step)
             if aborted.error is None:
                 self._go_on(step, now_ms)
             else:

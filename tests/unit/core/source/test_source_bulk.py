@@ -170,15 +170,35 @@ def test_a_job_that_finds_its_offsets_out_commits_those_of_all_partitions_with_w
     assert committed.payload == payloads.TransactionCommitted(10, tuple(covered), core.settings.instance)
 
 
-def test_a_job_of_parts_without_records_moves_their_positions_and_commits_nothing() -> None:
+def test_a_job_of_parts_without_records_commits_their_ends() -> None:
     core = with_bulk()
     waits(core, 100 * MB)
     run(core, replace(JOB, offset=None), TransactionBegun(3))
     empty = PartitionRange({"f": 1}, None, {"n": 0})
-    assert run(core, BulkSent(1, 0, ranges=(empty,))) == [QueryWaiting(None)]
+    assert run(core, BulkSent(1, 0, ranges=(empty,))) == [WriteOffsets((PartitionOffset({"f": 1}, {"n": 0}),))]
+
+
+def test_the_transaction_of_a_job_that_read_nothing_is_aborted_and_the_task_continues() -> None:
+    core = with_bulk()
     waits(core, 100 * MB)
-    assert run(core, JOB) == [RunBulk(1)]
-    assert run(core, BulkSent(1, 5)) == [WriteOffsets((AT_9, PartitionOffset({"f": 1}, {"n": 0})))]
+    run(core, replace(JOB, offset=None), TransactionBegun(3))
+    assert run(core, BulkSent(1, 0)) == [AbortTransaction(insist=True)]
+    step = core.handle(TransactionAborted(), 0)
+    assert step.effects == [ASK]
+    assert step.transitions == [
+        transition(EventKind.TRANSACTION_ABORTED, records=0, reason="a bulk job had nothing to commit")
+    ]
+    waits(core, 100 * MB)
+    assert run(core, JOB) == [BeginTransaction()]
+
+
+def test_without_transactions_a_job_without_records_moves_the_positions() -> None:
+    core = with_bulk(AT_LEAST_ONCE)
+    waits(core, 100 * MB)
+    run(core, replace(JOB, offset=None))
+    assert run(core, BulkSent(1, 0, ranges=(PartitionRange({"f": 1}, None, {"n": 0}),))) == [ASK]
+    running(core)
+    assert run(core, BulkSent(1, 5)) == [FlushAndCommitOffsets((AT_9, PartitionOffset({"f": 1}, {"n": 0})), 500)]
 
 
 def test_what_was_sent_before_a_bulk_slice_is_committed_first() -> None:
@@ -196,10 +216,11 @@ def test_without_transactions_a_bulk_slice_is_flushed_with_its_offset() -> None:
     assert run(core, OffsetsFlushed()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
 
 
-def test_a_bulk_slice_without_records_moves_the_position() -> None:
-    core = running(with_bulk())
+@pytest.mark.parametrize("settings", [AT_LEAST_ONCE, exactly_once()])
+def test_a_bulk_slice_without_records_leaves_no_transaction_open(settings: SourceTaskSettings) -> None:
+    core = running(with_bulk(settings))
     step = core.handle(BulkSent(1, 0, filtered=3, skipped=2, skip_reason="bad"), 0)
-    assert step.effects == [QueryWaiting(AT_9.offset)]
+    assert step.effects == [WriteOffsets((AT_9,)) if settings.exactly_once else QueryWaiting(AT_9.offset)]
     assert [event.kind for event in step.transitions] == [EventKind.RECORDS_FILTERED, EventKind.RECORDS_SKIPPED]
 
 
