@@ -37,7 +37,9 @@ from connectx.core.sink import messages as sm
 from connectx.core.sink.bulk import BulkLane, Job
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import Progress
+from connectx.core.source import messages as m
 from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.messages import SlicePart
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timers import Timers
 from connectx.core.worker import WorkerCore
@@ -45,6 +47,7 @@ from connectx.model.causes import FencingNotDone, NewTaskConfigs, Refusal, TaskC
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
 from connectx.model.ids import TaskId
+from connectx.model.states import ExactlyOnceSupport
 from tests.simulation.broker_coordinator import Coordinator, Partition
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.broker_requests import TransactionState
@@ -461,6 +464,77 @@ def sink_does_not_flush(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     patch.setattr(SimSink, "flush", flush)
 
 
+def offset_ahead_of_tables(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """Each table of a slice has the offset after the whole slice."""
+    parts_left = SourceTaskCore._parts_left
+
+    def with_offsets(self: SourceTaskCore) -> tuple[SlicePart, ...]:
+        polled, parts = self.slice_at_hand, parts_left(self)
+        if polled is None:
+            return parts
+        hits.extend(str(polled.offset) for part in parts if part.offset is None)
+        return tuple(replace(part, offset=polled.offset) for part in parts)
+
+    patch.setattr(SourceTaskCore, "_parts_left", with_offsets)
+
+
+def a_table_that_cannot_be_sent() -> None:
+    """An at-least-once task fails at the second table of a slice, and a user restarts it."""
+    world = World(1, exactly_once_source_support=ExactlyOnceSupport.DISABLED)
+    world.slices_have_tables = True
+    world.settle()
+    world.ask(verbs.Create, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "1"})
+    world.settle()
+    send = SimSource.send_slice
+    failed: list[int] = []
+
+    def fail_once(self: SimSource, effect: m.SendSlice) -> m.SourceStimulus:
+        if effect.part == 0 or failed:
+            return send(self, effect)
+        failed.append(effect.slice_number)
+        return m.EffectFailed("a table cannot be sent in this test")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimSource, "send_slice", fail_once)
+        world.produce()
+        world.run_until(lambda: not any(task.running for task in world.all_tasks()))
+        world.ask(verbs.RestartTask, "a", task=0)
+        world.run_until(lambda: world.checks.data.lag("a") is None, look_ms=50)
+
+
+def transaction_of_dropped_records_left_open(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A bulk slice whose records are all dropped moves the position, and its transaction stays open."""
+    on_sent = SourceTaskCore._on_bulk_sent
+
+    def move(self: SourceTaskCore, sent: m.BulkSent, step: m.SourceStep, now_ms: int) -> None:
+        if sent.records:
+            on_sent(self, sent, step, now_ms)
+            return
+        job = self.bulk.succeed(now_ms)
+        hits.append(str(job.offset))
+        self.progress.dropped(job.partition, job.offset or {})
+        self._go_on(step, now_ms)
+
+    patch.setattr(SourceTaskCore, "_on_bulk_sent", move)
+
+
+def a_job_whose_records_are_all_dropped() -> None:
+    """The last record is dropped by a transformation, and then nothing comes for longer than a transaction lasts."""
+    world = World(1, protocol=1)
+    world.source_bulk = BulkMode.ALWAYS
+    world.settle()
+    world.ask(verbs.Create, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "1"})
+    world.settle()
+    world.produce(4)
+    world.run_until(lambda: world.checks.data.lag("a") is None)
+    world.run_for(1_000)
+    world.produce(1)
+    world.run_for(2 * world.transaction_timeout_ms)
+    world.produce()
+    world.run_for(1_000)
+    must(9, world.checks.data.lag("a") is None, "the transaction of a job without records has expired")
+
+
 def bulk_sink(workers: int = 1) -> World:
     """A cluster with a sink whose records are all staged by executors."""
     world = World(workers, scheduled_rebalance_max_delay_ms=0)
@@ -692,6 +766,13 @@ MUTANTS = (
     Mutant("offsets outside the transaction", offsets_outside_the_transaction, (2, 3), 6),
     Mutant("offsets before acknowledgement", offsets_before_acknowledgement, (2, 3), 34),
     Mutant("offset ahead of its records", source_moves_without_its_records, (2, 3), 3),
+    Mutant("offset ahead of tables", offset_ahead_of_tables, (3,), scenario=a_table_that_cannot_be_sent),
+    Mutant(
+        "transaction of dropped records left open",
+        transaction_of_dropped_records_left_open,
+        (9,),
+        scenario=a_job_whose_records_are_all_dropped,
+    ),
     Mutant("a job is done before Kafka has its records", job_done_too_early, (2, 3), 1),
     Mutant("offsets read to the stable end only", offsets_read_to_the_stable_end, (2, 3), 102),
     Mutant("sink commits partitions that it lost", sink_commits_what_it_lost, (8,), 15),

@@ -64,6 +64,7 @@ class SimSource(SimTask):
         self.partitions = task_partitions(order.task_config)
         self.positions: dict[int, int] = {}
         self.at_hand: tuple[int, list[int]] = (0, [])
+        self.tables: list[list[int]] = []
         self.slices = 0
         self.next = 0
         self.idle = False
@@ -251,8 +252,18 @@ class SimSource(SimTask):
                 of = None if partition == self.partitions[0] else {"p": partition}
                 dropped = last - first - len(numbers)
                 reason = "dropped by a transform" if dropped else ""
-                return m.Polled(self.slices, len(numbers), {"n": last}, of, dropped, reason)
+                return m.Polled(self.slices, len(numbers), {"n": last}, of, dropped, reason, parts=self.divide(last))
         return m.PolledNothing()
+
+    def divide(self, end: int) -> tuple[m.SlicePart, ...]:
+        """The tables of the slice at hand, which ends at a number."""
+        _, numbers = self.at_hand
+        if not self.world.slices_have_tables:
+            self.tables = [numbers]
+            return ()
+        half = len(numbers) // 2
+        self.tables = [numbers[:half], numbers[half:]]
+        return m.SlicePart(half, None), m.SlicePart(len(numbers) - half, {"n": end})
 
     def wait(self, until_ms: int | None) -> None:
         """Idle until there are records, an order comes, or time is over."""
@@ -269,8 +280,8 @@ class SimSource(SimTask):
             self.answered(token, m.Idled())
 
     def send_slice(self, effect: m.SendSlice) -> m.SourceStimulus:
-        partition, numbers = self.at_hand
-        values = [(partition, number) for number in numbers]
+        partition, _ = self.at_hand
+        values = [(partition, number) for number in self.tables[effect.part]]
         self.live.append((TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS), values))
         return self.refusal() or m.SliceSent(effect.slice_number)
 

@@ -84,6 +84,7 @@ class World:
         self.at_least_once_sinks = False
         self.source_bulk = BulkMode.NEVER
         self.executors_reach_kafka = True
+        self.slices_have_tables = False  # records of a slice are in two tables, which are sent one after the other
         self.broker = Broker()
         self.broker.transactions.transaction_version = protocol
         for topic, partitions in EXISTING.items():
