@@ -541,16 +541,16 @@ class BulkSentByWorker(_Payload):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BulkStarted(_Payload):
-    """A sink's job on Spark's executors began; `ranges` are the first offset and the end of each partition."""
+    """Job `token` of the task began on Spark's executors. `ranges`: a sink's first offset and end by partition."""
 
     kind: ClassVar = EventKind.BULK_STARTED
     token: int
-    ranges: Mapping[str, tuple[int, ...]]
+    ranges: Mapping[str, tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BulkStaged(_Payload):
-    """The job has staged `records`, and left out `refused`."""
+    """The job has staged `records`, or sent those of a source, and left out `refused`. The worker commits next."""
 
     kind: ClassVar = EventKind.BULK_STAGED
     token: int
@@ -560,7 +560,7 @@ class BulkStaged(_Payload):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BulkFailed(_Payload):
-    """A bulk job failed. A sink adds its token, and the offsets up to which the worker reads on."""
+    """A bulk job failed. A sink adds the offsets up to which the worker reads on."""
 
     kind: ClassVar = EventKind.BULK_FAILED
     error: str

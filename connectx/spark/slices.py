@@ -7,9 +7,10 @@ another thread without touching other tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors import SparkJobError, SparkNotAwaitedError
@@ -40,6 +41,14 @@ class SparkSessions(Protocol):
         """Let a session that `task_session` made go, with what runs in it; takes some seconds at most, never raises."""
 
 
+@dataclass(frozen=True, slots=True)
+class SparkTasks:
+    """How many Spark tasks the stages of a job have that have begun, and how many of them are done."""
+
+    known: int
+    done: int
+
+
 class TaskSpark:
     """Spark as one task sees it.
 
@@ -60,6 +69,7 @@ class TaskSpark:
         self._modules: Sequence[str] = ()
         self._session: SparkSession | None = None
         self._stopping: Future[None] = Future() if stopping is None else stopping
+        self._reported: dict[str, SparkTasks] = {}  # by Spark Connect
 
     def session(self) -> SparkSession:
         """The task's session; the first call makes it, and waits for Spark's start if it has to."""
@@ -95,10 +105,11 @@ class TaskSpark:
 
     @contextmanager
     def job(self, name: str) -> Iterator[None]:
-        """Name the jobs of this thread, for `tasks_done` and for people who look at Spark's own pages."""
+        """Name the jobs of this thread, for `tasks_of` and for people who look at Spark's own pages."""
         session = self.session()
         if is_connect(session):
-            yield
+            with self._listening(session, name):
+                yield
             return
         context = session.sparkContext
         context.setJobGroup(name, f"connectx {name}")
@@ -107,15 +118,35 @@ class TaskSpark:
         finally:
             context.setLocalProperty("spark.jobGroup.id", cast(str, None))
 
-    def tasks_done(self, name: str) -> int | None:
-        """Tasks of these jobs that are done; None if Spark does not report it (Spark Connect) or nothing has begun."""
+    @contextmanager
+    def _listening(self, session: SparkSession, name: str) -> Iterator[None]:
+        """Keep what a Spark Connect server reports about this thread's jobs, in the responses that it waits for."""
+
+        def report(stages: Iterable[Any] | None, **_: object) -> None:
+            if begun := list(stages or ()):
+                known, done = sum(stage.num_tasks for stage in begun), sum(stage.num_completed_tasks for stage in begun)
+                self._reported[name] = SparkTasks(known, done)
+
+        session.registerProgressHandler(report)
+        try:
+            yield
+        finally:
+            session.removeProgressHandler(report)
+            self._reported.pop(name, None)
+
+    def tasks_of(self, name: str) -> SparkTasks | None:
+        """From any thread: tasks of the jobs of this name; None before Spark has reported any.
+
+        A Spark Connect server reports every two seconds. Spark of this process is asked.
+        """
         session = self._session
         if session is None or is_connect(session):
-            return None
+            return self._reported.get(name)
         tracker = session.sparkContext.statusTracker()
         jobs = [info for job in tracker.getJobIdsForGroup(name) if (info := tracker.getJobInfo(job)) is not None]
-        stages = [tracker.getStageInfo(stage) for info in jobs for stage in info.stageIds]
-        return sum(stage.numCompletedTasks for stage in stages if stage is not None) if jobs else None
+        stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+        begun = [stage for stage in stages if stage and (stage.numActiveTasks or stage.numCompletedTasks)]
+        return SparkTasks(sum(s.numTasks for s in begun), sum(s.numCompletedTasks for s in begun)) if begun else None
 
     @property
     def used(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 from connectx.core.lanes import BulkMode, Lane, LaneChoice, LaneSettings, choose_lane, needs_cores
 from connectx.core.source.messages import BulkPolled
-from connectx.model.causes import NothingPolled
+from connectx.model.causes import LaneObstacle, NothingPolled
 
 _ATTEMPTS: Final = 3
 _PAUSE_MS: Final = 30_000
@@ -27,6 +27,7 @@ _MOST_BYTES_BY_WORKER: Final = 128 << 20
 _ROUTE_INTERVAL_MS: Final = 600_000
 _CORES_INTERVAL_MS: Final = 60_000
 _NO_CHOICE: Final = LaneChoice(Lane.TAIL, NothingPolled())
+_NO_LANE: Final = LaneChoice(Lane.TAIL, LaneObstacle("the connector has no bulk lane"))
 
 
 @dataclass(slots=True)
@@ -61,8 +62,12 @@ class BulkLane:
     route_at_ms: int | None = 0
 
     def __post_init__(self) -> None:
-        if self.settings is not None:
-            self.slice_bytes = min(_MOST_BYTES, max(_LEAST_BYTES, self.settings.min_bytes))
+        if self.settings is None:
+            self.choice = _NO_LANE
+            return
+        self.slice_bytes = min(_MOST_BYTES, max(_LEAST_BYTES, self.settings.min_bytes))
+        if not self.is_possible:
+            self.choice = choose_lane(self.settings, Lane.TAIL, 0, None, self.obstacle)
 
     @property
     def is_possible(self) -> bool:

@@ -346,8 +346,8 @@ class SourceTaskCore:
                     self._run_bulk(step, now_ms)
             case msg.BulkSent():
                 self._on_bulk_sent(stimulus, step, now_ms)
-            case msg.BulkFailed(_, error):
-                self._on_bulk_failed(error, step, now_ms)
+            case msg.BulkFailed():
+                self._on_bulk_failed(stimulus, step, now_ms)
 
     def _on_waiting(self, waiting: msg.Waiting, step: msg.SourceStep, now_ms: int) -> None:
         if waiting.obstacle is not None:
@@ -376,9 +376,12 @@ class SourceTaskCore:
             step.effects.append(msg.PollBulk(self.progress.position, self.bulk.slice_bytes))
 
     def _run_bulk(self, step: msg.SourceStep, now_ms: int) -> None:
-        step.effects.append(msg.RunBulk(self.bulk.run(now_ms), by_worker=self.bulk.by_worker))
+        number = self.bulk.run(now_ms)
+        self._record(step, payloads.BulkStarted(number))
+        step.effects.append(msg.RunBulk(number, by_worker=self.bulk.by_worker))
 
     def _on_bulk_sent(self, sent: msg.BulkSent, step: msg.SourceStep, now_ms: int) -> None:
+        self._record(step, payloads.BulkStaged(sent.slice_number, sent.records, sent.skipped))
         if sent.filtered:
             self._record(step, payloads.RecordsFiltered(sent.filtered))
         if sent.skipped:
@@ -401,11 +404,11 @@ class SourceTaskCore:
                 self.progress.dropped(partition, offset)
             self._go_on(step, now_ms)
 
-    def _on_bulk_failed(self, error: str, step: msg.SourceStep, now_ms: int) -> None:
+    def _on_bulk_failed(self, failed: msg.BulkFailed, step: msg.SourceStep, now_ms: int) -> None:
         """The slice is read again, after the transaction that the job may have written to is aborted."""
-        self._record(step, payloads.BulkFailed(error))
-        if self.bulk.fail(error, now_ms):
-            self._on_failure(msg.EffectFailed(error), step, now_ms)
+        self._record(step, payloads.BulkFailed(failed.error, failed.slice_number))
+        if self.bulk.fail(failed.error, now_ms):
+            self._on_failure(msg.EffectFailed(failed.error), step, now_ms)
         elif self.transaction_open:
             self._drop_transaction(step)
         else:

@@ -117,6 +117,12 @@ def letters(kafka: EmbeddedKafka, topic: str) -> list[tuple[Any, ...]]:
     return sorted(found, key=lambda each: int(each[0]))
 
 
+def progress(task: Task) -> dict[str, int] | None:
+    """Progress of the job that runs, once Spark has reported it."""
+    job = task.runner.metrics()["job"]
+    return job if isinstance(job, dict) and job["parts_done"] is not None else None
+
+
 def wait_committed(task: Task, committed: Make, group: str, wanted: dict[str, int]) -> None:
     def reached() -> bool:
         assert not any(isinstance(stimulus, TaskFailed) for stimulus in task.stimuli), task.stimuli
@@ -192,12 +198,15 @@ def test_a_killed_python_worker_of_spark_leaves_the_records_to_the_task(
     task = begun(sink_task, produce, folder, lake(folder, name, "always") | held(tmp_path), "kill-1")
     produce(name, [value(number) for number in range(1, 2001)])
     victim = until(lambda: holding(tmp_path), "a Python worker that reads")[0]
+    job = until(lambda: progress(task), "the progress of the job")
     os.kill(victim, signal.SIGKILL)
     (failed,) = until(lambda: [each for each in task.recorded(EventKind.BULK_FAILED) if each.data["token"] > 1])
     (tmp_path / "go").touch()
     until(lambda: len(table(folder, name)) >= 2001)
     assert ids(folder, name) == [*range(2001)]
     assert "Spark" in failed.data["error"]
+    assert (job["job"], job["parts_done"]) == (failed.data["token"], 0)
+    assert job["parts"] >= 1
 
 
 def test_a_revoked_tasks_job_is_discarded_and_the_successor_writes_its_records_once(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -62,6 +62,12 @@ def wait_until_committed(place: Place, task: Task, path: Path, connector: str = 
     until(is_committed, "the commit of the whole file")
 
 
+def done_in_part(task: Task) -> dict[str, int] | None:
+    """The progress of the job that runs, when its first parts are done."""
+    job = cast("dict[str, int] | None", task.runner.metrics()["job"])
+    return job if job is not None and job["parts_done"] else None
+
+
 def held(place: Place) -> AbstractContextManager[None]:
     return held_while_sending(place.bootstrap_servers, f"{place.group}-t")
 
@@ -101,6 +107,7 @@ def test_a_job_whose_python_processes_are_killed_is_done_again_and_nothing_is_lo
     place.create_topic(f"{place.group}-t")
     task = source(place, path, **SLOWLY).begin()
     with held(place):
+        job = until(lambda: done_in_part(task), "the progress of the job")
         killed = python_of_executors()
         assert killed
         for process in killed:
@@ -108,7 +115,14 @@ def test_a_job_whose_python_processes_are_killed_is_done_again_and_nothing_is_lo
     until(lambda: task.recorded(EventKind.TRANSACTION_ABORTED), "the abort")
     wait_until_committed(place, task, path)
     assert ids(place) == list(range(MANY))
-    assert len(task.recorded(EventKind.BULK_FAILED)) == 1
+    assert job["job"] == 1
+    assert 0 < job["parts_done"] < job["parts"]
+    (failed,) = task.recorded(EventKind.BULK_FAILED)
+    (sent,) = task.recorded(EventKind.BULK_STAGED)
+    assert [job.data["token"] for job in task.recorded(EventKind.BULK_STARTED)] == [1, 2]
+    assert (failed.data["token"], sent.data["token"], sent.data["records"]) == (1, 2, MANY)
+    metrics = task.runner.metrics()
+    assert [metrics[name] for name in ("lane", "lane_reason", "job")] == ["bulk", "bulk.mode is always", None]
     task.stop()
 
 

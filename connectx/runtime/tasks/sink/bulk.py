@@ -23,6 +23,7 @@ from connectx.data.frames import as_spark_takes, spark_schema
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError
 from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.job_progress import JobProgress
 from connectx.runtime.tasks.record_errors import RecordErrors
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import report_bad
@@ -42,7 +43,6 @@ Save = Callable[[Any], None]
 
 _END_S: Final = 5.0
 _STEP_S: Final = 0.05
-_PROGRESS_EVERY_S: Final = 2.0  # a question takes some 15 calls of Spark's driver
 _UNSAFE: Final = r"[^\w.-]"  # in names of files
 
 
@@ -79,8 +79,7 @@ class BulkJob:
         self._max_spark_tasks = max_spark_tasks
         self._error: Exception | None = None
         self._cancelled = False
-        self._tasks_done: int | None = None
-        self._progress_at_s = 0.0
+        self._progress = JobProgress(spark, token, number)
         self._thread: threading.Thread | None = None
 
     def start(
@@ -132,11 +131,8 @@ class BulkJob:
         return m.BulkStaged(self.number, records, refused)
 
     def progress(self) -> Mapping[str, object]:
-        """Spark tasks, and how many of them were done at most two seconds ago, as far as Spark reports."""
-        now_s = time.monotonic()
-        if now_s >= self._progress_at_s:
-            self._tasks_done, self._progress_at_s = self._spark.tasks_done(self.token), now_s + _PROGRESS_EVERY_S
-        return {"job": self.number, "parts": self._spark_tasks, "parts_done": self._tasks_done}
+        """Number, parts and parts_done."""
+        return self._progress.read()
 
     @property
     def _spark_tasks(self) -> int:
@@ -151,6 +147,7 @@ class BulkJob:
             ship(session, self._modules)
             cores = executor_cores(session)
             self.parts = split(self._ranges, min(cores, self._max_spark_tasks or cores))
+            self._progress.planned = self._spark_tasks
             if self._cancelled or not self.parts:
                 return
             frame, what = session.range(0, len(self.parts), 1, self._spark_tasks), order(self.parts)

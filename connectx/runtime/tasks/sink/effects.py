@@ -405,7 +405,7 @@ class SinkWorld:
             lag=lag,
             positions=named(reached),
             lane=choice.lane.value,
-            lane_reason=cause_text(choice.reason),
+            lane_reason=self._setup.masked(cause_text(choice.reason)),
             job=self._jobs.progress(),
         )
         if lag is not None:

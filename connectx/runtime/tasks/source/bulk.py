@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from connectx.core.lanes import BulkMode
 from connectx.core.producer.messages import Loan
@@ -35,6 +36,7 @@ from connectx.kafka.producer.producer import KafkaProducer
 from connectx.plugins.api import RetriableError, Slice
 from connectx.plugins.bulk_slice import BulkSlice
 from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.job_progress import JobProgress
 from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.source.context import SourceContext
 from connectx.runtime.tasks.source.setup import SourceSetup
@@ -82,6 +84,8 @@ class SourceBulk:
         self._is_shipped = False
         self._polled: Slice | BulkSlice | None = None
         self._slices = 0
+        self._instance = uuid4().hex[:12]
+        self._progress: JobProgress | None = None
         self.reached: Mapping[str, Any] = {}
 
     def waiting(self, effect: QueryWaiting) -> SourceStimulus:
@@ -170,6 +174,7 @@ class SourceBulk:
                 sent = {} if outcome is None else outcome.sent
                 late = outcome is None or outcome.may_arrive_late
                 self._producer.take_back(sent, may_arrive_late=late, failed=failed)
+            self._progress = None
             self._setup.plugin.bulk_ended()
         if outcome is None or failed is not None:
             reason = self._setup.masked(str(failed))
@@ -182,6 +187,10 @@ class SourceBulk:
             log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, self.reached, why)
         skipped = outcome.bad, outcome.why or ""
         return BulkSent(effect.slice_number, outcome.records, *skipped, outcome.filtered, ranges), outcome
+
+    def progress(self) -> Mapping[str, object] | None:
+        """From any thread: number, parts and parts_done of the job that runs."""
+        return None if (progress := self._progress) is None else progress.read()
 
     # ---------------------------------------------------------------------------------------------------- helpers
 
@@ -243,10 +252,14 @@ class SourceBulk:
         )
         rows = polled if isinstance(polled, BulkSlice) else polled.rows
         assert not isinstance(rows, tuple), "executors read one DataFrame"
-        if effect.by_worker:
-            return run_job_without_kafka(rows, recipe, self._producer, self._spark.session())
-        tasks = min(sum(found.count for found in partitions.values()), self.cores().cores or 1)
-        return run_job(rows, recipe, tasks, self._spark.session())
+        readers = rows.tasks if isinstance(rows, BulkSlice) else 0  # those of a DataFrame are known once they run
+        senders = 0 if effect.by_worker else min(sum(p.count for p in partitions.values()), self.cores().cores or 1)
+        name = f"{setup.task}-{self._instance}-{effect.slice_number}"
+        self._progress = JobProgress(self._spark, name, effect.slice_number, readers + senders)
+        with self._spark.job(name):
+            if effect.by_worker:
+                return run_job_without_kafka(rows, recipe, self._producer, self._spark.session())
+            return run_job(rows, recipe, senders, self._spark.session())
 
 
 def _of_executors(setup: SourceSetup) -> dict[str, object]:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
+from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import (
     AbortTransaction,
     AwaitCommand,
@@ -66,6 +67,7 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.internal.offset_topics import OffsetCopier
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.producer_epochs import producer_epoch
+from connectx.model.cause_text import cause_text
 from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.tasks.connector_host import trace_of
@@ -102,11 +104,13 @@ class SourceWorld:
     Args:
         setup: plugin, converters, settings.
         runner: the task's thread.
+        core: the loop, of which only the choice of the lane is read.
     """
 
-    def __init__(self, setup: SourceSetup, runner: Runner[SourceStimulus, SourceAction]) -> None:
+    def __init__(self, setup: SourceSetup, runner: Runner[SourceStimulus, SourceAction], core: SourceTaskCore) -> None:
         self._setup = setup
         self._runner = runner
+        self._core = core
         self._clock = runner.services.clock
         self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS, runner.stopping)
         self._context = SourceContext(
@@ -130,7 +134,7 @@ class SourceWorld:
         self._bulk = SourceBulk(setup, runner, self._spark, self._context, self._producer, self._topics)
         self._metrics: Mapping[str, Any] = {
             **{"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None, "polled": 0},
-            **{"failed_commits": 0, "active": 0, "lane": "tail", "bulk_jobs": 0, "bulk_ms": 0},
+            **{"failed_commits": 0, "active": 0, "bulk_jobs": 0, "bulk_ms": 0},
         }
         self._batches, self._polls, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
 
@@ -205,8 +209,11 @@ class SourceWorld:
         return None
 
     def metrics(self) -> Mapping[str, object]:
-        """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits."""
-        return {**self._metrics, "waits": self._setup.masked(self._setup.plugin.waits)}
+        """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits,
+        lane and lane_reason, and of a job that runs its number, parts and parts_done."""
+        choice, masked = self._core.bulk.choice, self._setup.masked
+        lane = {"lane": choice.lane.value, "lane_reason": masked(cause_text(choice.reason))}
+        return {**self._metrics, **lane, "job": self._bulk.progress(), "waits": masked(self._setup.plugin.waits)}
 
     @property
     def gave_up(self) -> bool:
@@ -297,12 +304,11 @@ class SourceWorld:
 
     def _run_bulk(self, effect: RunBulk) -> SourceStimulus:
         began_ms = self._clock()
-        self._update(lane="bulk")
         try:
             answer, outcome = self._bulk.run(effect)
         finally:
             took_ms = self._clock() - began_ms
-            self._update(lane="tail", bulk_jobs=self._metrics["bulk_jobs"] + 1, bulk_ms=took_ms)
+            self._update(bulk_jobs=self._metrics["bulk_jobs"] + 1, bulk_ms=took_ms)
         if outcome is not None and isinstance(answer, BulkSent):
             self._update(
                 records=self._metrics["records"] + outcome.records,

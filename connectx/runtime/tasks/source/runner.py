@@ -42,7 +42,7 @@ class SourceRunner(Runner[SourceStimulus, SourceAction]):
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "source")
         self._source_core = SourceTaskCore(setup.loop)
-        self._source_world = SourceWorld(setup, self)
+        self._source_world = SourceWorld(setup, self, self._source_core)
         return self._source_core, self._source_world, setup.version
 
     def init_producer(self) -> bool:

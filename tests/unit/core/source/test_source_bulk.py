@@ -86,6 +86,7 @@ def running(core: SourceTaskCore) -> SourceTaskCore:
 def test_a_task_without_a_bulk_lane_polls_without_asking_for_waiting_bytes() -> None:
     core = working(exactly_once())
     assert run(core, PolledNothing()) != [ASK]
+    assert core.bulk.choice.reason == Because("the connector has no bulk lane")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,7 @@ def test_mode_never_and_an_obstacle_leave_all_to_the_tail(lanes: LaneSettings, o
     core = working(replace(exactly_once(), lanes=lanes, bulk_obstacle=obstacle))
     for stimulus in (PolledNothing(), Idled()):
         assert ASK not in run(core, stimulus)
+    assert core.bulk.choice.reason == Because("bulk.mode is never" if obstacle is None else obstacle)
 
 
 def test_few_bytes_are_polled_by_the_worker() -> None:
@@ -221,14 +223,24 @@ def test_a_bulk_slice_without_records_leaves_no_transaction_open(settings: Sourc
     core = running(with_bulk(settings))
     step = core.handle(BulkSent(1, 0, filtered=3, skipped=2, skip_reason="bad"), 0)
     assert step.effects == [WriteOffsets((AT_9,)) if settings.exactly_once else QueryWaiting(AT_9.offset)]
-    assert [event.kind for event in step.transitions] == [EventKind.RECORDS_FILTERED, EventKind.RECORDS_SKIPPED]
+    kinds = [EventKind.BULK_STAGED, EventKind.RECORDS_FILTERED, EventKind.RECORDS_SKIPPED]
+    assert [event.kind for event in step.transitions] == kinds
+
+
+def test_the_start_and_the_end_of_a_job_are_recorded() -> None:
+    core = with_bulk(AT_LEAST_ONCE)
+    waits(core, 100 * MB)
+    step = core.handle(replace(JOB, slice_number=7), 0)
+    assert (step.effects, step.transitions) == ([RunBulk(7)], [transition(EventKind.BULK_STARTED, token=7)])
+    step = core.handle(BulkSent(7, 10, skipped=2, skip_reason="bad"), 0)
+    assert step.transitions[0] == transition(EventKind.BULK_STAGED, token=7, records=10, refused=2)
 
 
 def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_slice() -> None:
     core = running(with_bulk())
     step = core.handle(BulkFailed(1, "an executor died\ntrace"), 0)
     assert step.effects == [AbortTransaction(insist=True)]
-    assert step.transitions == [transition(EventKind.BULK_FAILED, error="an executor died\ntrace")]
+    assert step.transitions == [transition(EventKind.BULK_FAILED, error="an executor died\ntrace", token=1)]
     assert run(core, TransactionAborted()) == [ASK]
     assert waits(core, 100 * MB) == [Poll(None)]
     assert core.bulk.choice.reason == Because("a job failed: an executor died")

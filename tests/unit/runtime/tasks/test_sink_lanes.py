@@ -32,7 +32,7 @@ from connectx.plugins.registry import Plugins
 from connectx.runtime.tasks.record_errors import RecordErrors
 from connectx.runtime.tasks.services import TaskServices
 from connectx.runtime.tasks.sink import bulk, staging
-from connectx.runtime.tasks.sink.bulk import BulkJob, BulkJobs, report_staged
+from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
 from connectx.runtime.tasks.sink.context import SinkContext
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import RecordsAtHand
@@ -255,7 +255,7 @@ class InThisProcess:
     def interrupt(self) -> None:
         """Nothing runs for long."""
 
-    def tasks_done(self, name: str) -> int | None:
+    def tasks_of(self, name: str) -> None:
         return None
 
     def _answers(self, order: Any, end: int, parts: int) -> Any:
@@ -460,14 +460,3 @@ def test_an_error_of_discard_is_logged_without_secrets(
     jobs.discard(9)
     assert "[hidden] is no password" in caplog.text
     assert secret not in caplog.text
-
-
-def test_spark_is_asked_for_the_progress_of_a_job_at_most_every_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, answers = [100.0], iter((None, 3, 4))
-    monkeypatch.setattr("connectx.runtime.tasks.sink.bulk.time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    spark = SimpleNamespace(tasks_done=lambda name: next(answers))
-    job = BulkJob("rows-0", 1, cast(Any, spark), (), {})
-    shown = []
-    for now_s[0] in (100.0, 100.5, 101.9, 102.0, 103.9, 104.0):
-        shown.append(job.progress()["parts_done"])
-    assert shown == [None, None, None, 3, 3, 4]
