@@ -65,6 +65,27 @@ def test_totals_and_rates_are_drawn_and_a_burst_does_not_flicker(show: Show) -> 
     assert stage.page.inner_text('tr[data-connector="flights-in"] .cxp-rate') != "0/s"
 
 
+def test_a_task_shows_its_lane_its_reason_and_the_progress_of_its_job(show: Show) -> None:
+    stage = show(small_cluster(), width=1300)
+    stage.page.click('button[data-open="flights-out"]')
+    row, why = '[data-task-row="0"] .cxp-lane', "104.9 MB wait, and Spark has 8 cores"
+    bulk = {"records": 5, "lag": 90, "positions": {}, "lane": "bulk", "lane_reason": why}
+    tail = {**bulk, "lane": "tail", "lane_reason": "20 bytes wait", "job": None}
+    for done in (None, 3):
+        job = {"job": 7, "parts": 8, "parts_done": done}
+        stage.cluster.runs("worker-3", {"flights-out-0": {**bulk, "job": job}})
+        stage.cluster.runs("worker-1", {"flights-out-1": tail})
+        stage.until(f'{row}:has-text("bulk"):has-text("{done or 0}/8 parts"):has-text("{why}")')
+    assert stage.page.locator(f"{row} progress").evaluate("bar => bar.position") == 3 / 8
+    assert stage.page.get_attribute(row, "title") == why
+    stage.until('[data-task-row="1"] .cxp-lane:has-text("tail"):has-text("20 bytes wait")')
+    mark = 'tr[data-connector="flights-out"] .cxp-bulk'
+    assert stage.page.get_attribute(mark, "aria-label") == "1 task in bulk: Spark's executors convert and write"
+    shoot(stage.page, "panel-lanes")
+    stage.cluster.runs("worker-3", {"flights-out-0": tail})
+    stage.wait(lambda: stage.page.locator(f"{mark}, .cxp-lane progress").count() == 0)
+
+
 def test_what_a_zombie_writes_is_in_the_rate_and_said(show: Show) -> None:
     stage = show(small_cluster(), width=1300)
     for records in (0, 40_000):

@@ -27,6 +27,7 @@ _OFFSET_CHARS = 80
 _WHY_CHARS = 120
 _COUNTED = {"records": "moved", "retries": "retries", "record_failures": "errors"}
 """Counts of a task's instances, and the names of their sums over all instances."""
+_OF_LANE = ("lane", "lane_reason", "parts", "parts_done")
 _LATE_BEATS = 2.5
 _LATE_MS = 1_000
 """A heartbeat is overdue after so many intervals, and so much time for a machine that is busy."""
@@ -63,9 +64,10 @@ class Numbers:
         (records), `committed` (where no history has it), `every` (milliseconds between counts; 1000 if not there),
         `retries`, `errors` (records that failed, each try counts), `lag`, `behind_since` (when the end of the topic was
         where the sink is, milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to its commit),
-        `offset`, `waits` (why it does not continue)."""
+        `offset`, `waits` (why it does not continue), `bulk` (tasks in the bulk lane, if there are any)."""
         self.by_task: dict[str, dict[str, Any]] = {}
-        """The same by task, like "orders-0"."""
+        """The same by task, like "orders-0", but in place of `bulk` its `lane` and `lane_reason`, and while a job runs
+        its `parts` and `parts_done`."""
         self.late: dict[str, int] = {}
         """Workers whose heartbeat is overdue, and when the last one was answered (milliseconds since 1970)."""
 
@@ -80,7 +82,10 @@ class Numbers:
         }
         self.by_connector = {}
         for task, numbers in self.by_task.items():
-            _add(self.by_connector.setdefault(_connector_of(task), {}), numbers)
+            sums = self.by_connector.setdefault(_connector_of(task), {})
+            _add(sums, {name: number for name, number in numbers.items() if name not in _OF_LANE})
+            if numbers["lane"] == "bulk":
+                sums["bulk"] = sums.get("bulk", 0) + 1
         for connector, numbers in self._quantiles.items():
             self.by_connector[connector] |= numbers
         for connector, movement in self._movements.items():
@@ -167,6 +172,7 @@ class Numbers:
             "behind_since": self._behind_since(task, lag, metrics.get("positions"), now_ms),
             "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
             "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
+            **_lane(metrics),
         }
 
     def heartbeats(self) -> dict[str, int]:
@@ -183,6 +189,14 @@ class Numbers:
             return 0
         config = getattr(self._cluster, "config", None)
         return 0 if config is None else config.heartbeat_interval_ms * _LATE_BEATS + _LATE_MS
+
+
+def _lane(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """None is what the task does not report, and the progress of a job where none runs."""
+    reason, job = metrics.get("lane_reason"), metrics.get("job") or {}
+    shown = masked_text(str(reason))[:_WHY_CHARS] if reason else None
+    known = metrics.get("lane"), shown, job.get("parts"), job.get("parts_done")
+    return dict(zip(_OF_LANE, known, strict=True))
 
 
 def _connector_of(task: str) -> str:

@@ -35,6 +35,21 @@ def test_tasks_add_up_to_their_connector() -> None:
     assert (read.by_task["out-0"]["lag"], read.by_task["out-1"]["lag"], read.by_connector["out"]["lag"]) == (3, 4, 7)
 
 
+def test_a_task_has_its_lane_and_the_progress_of_its_job_and_a_connector_its_tasks_in_bulk() -> None:
+    job = {"job": 3, "parts": 8, "parts_done": 5}
+    in_bulk = {"lane": "bulk", "lane_reason": "104.9 MB wait, and Spark has 8 cores"}
+    tail = {"lane": "tail", "lane_reason": "a job failed: jdbc:postgresql://host/db?password=hunter2", "job": None}
+    tasks = {"out-0": {**in_bulk, "job": job}, "out-1": {**in_bulk, "job": None}, "out-2": tail, "in-0": {"records": 1}}
+    read = numbers(worker("worker-1", tasks))
+    assert read.read(0)
+    shown = [[of[name] for name in ("lane", "parts", "parts_done")] for of in read.by_task.values()]
+    assert shown == [["bulk", 8, 5], ["bulk", None, None], ["tail", None, None], [None, None, None]]
+    assert read.by_task["out-0"]["lane_reason"] == in_bulk["lane_reason"]
+    assert "hunter2" not in read.by_task["out-2"]["lane_reason"]
+    assert read.by_connector["out"]["bulk"] == 2
+    assert not read.by_connector["in"].keys() & {"bulk", "lane", "lane_reason", "parts", "parts_done"}
+
+
 def test_a_source_offset_is_shown_as_text_and_an_unknown_lag_is_none() -> None:
     read = numbers(
         worker("worker-1", {"in-0": {"records": 5, "source_offset": {"position": 7}}, "out-0": {"lag": None}})

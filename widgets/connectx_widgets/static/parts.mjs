@@ -69,10 +69,23 @@ export function connectorsText(connectors, rates, now, open, sure, { before = 0,
     const name = escapeText(connector.name);
     const tasks = Object.entries(connector.tasks).map(([state, count]) => `${count} ${shown(state)}`).join(", ") || "none";
     const did = actionText(connector.action);
-    return `<tr tabindex="-1" aria-rowindex="${first + number + 2}" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}</td>`
+    return `<tr tabindex="-1" aria-rowindex="${first + number + 2}" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}${bulkMark(connector)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td title="${tasks.replace(/<[^>]*>/g, "")}">${tasks}</td><td class="cxp-data">${dataText(connector, rates.get(connector.name) ?? [], now)}</td>`
       + `<td class="cxp-where" title="${whereText(connector, now)}">${whereText(connector, now)}</td><td class="cxp-trouble" title="${troubleText(connector)}">${troubleText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("") + space(after);
+}
+
+/** A mark on a connector of which tasks are in the bulk lane. */
+function bulkMark({ bulk: count }) {
+  const said = `${count} task${count === 1 ? "" : "s"} in bulk: Spark's executors convert and write`;
+  return count ? ` <span class="cxp-bulk dim" role="img" aria-label="${said}" title="${said}">⇉</span>` : "";
+}
+
+/** The lane of a task, the parts of its job that are done, and why it is in this lane. */
+function laneText({ lane, lane_reason: why = "", parts, parts_done: done = 0 }) {
+  if (!lane) return "";
+  const job = parts ? ` <progress max="${parts}" value="${done}" aria-label="parts of the job done"></progress> ${done}/${parts} parts` : "";
+  return `<div>${lane === "bulk" ? "⇉ " : ""}${lane}${job}</div><div class="dim">${escapeText(why)}</div>`;
 }
 
 export function swatch({ colour }) {
@@ -174,9 +187,10 @@ export function tasksText(name, tasks, known, now) {
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
       + `<td class="dim">${escapeText(task.worker ?? "")}</td><td class="dim">${clockText(task.since)}</td><td>${task.epoch ?? ""}</td>`
       + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td>${troubleText(task)}</td><td class="cxp-where" title="${whereText(task, now)}">${whereText(task, now)}</td>`
+      + `<td class="cxp-lane" title="${escapeText(task.lane_reason ?? "")}">${laneText(task)}</td>`
       + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}" title="${TIPS["restart-task"]}">restart</button></td></tr>`;
   });
-  const head = ["task", "state", "worker", "since", "epoch", "committed", "rate", "errors", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
+  const head = ["task", "state", "worker", "since", "epoch", "committed", "rate", "errors", "lag or offset", "lane", "action"].map((text) => `<th>${text}</th>`).join("");
   return edit + (rows.length ? `<table aria-label="tasks of ${escapeText(name)}"><thead><tr>${head}</tr></thead><tbody>${rows.join("")}</tbody></table>`
     : '<div class="dim">no tasks</div>');
 }
