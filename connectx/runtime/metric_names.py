@@ -26,6 +26,8 @@ COUNTED: Final[Mapping[EventKind, tuple[str, str, bool]]] = {
     EventKind.PRODUCER_FENCED: ("connectx_producers_fenced_total", "Zombies: producers fenced by a successor.", False),
     EventKind.TASK_REFUSED: ("connectx_task_starts_refused_total", "Starts given up: newer configs, no fence.", False),
     EventKind.COMMIT_REFUSED: ("connectx_commits_refused_total", "Commits of a sink that were refused.", False),
+    EventKind.BULK_STARTED: ("connectx_bulk_jobs_total", "Jobs of the bulk lane on Spark's executors.", False),
+    EventKind.BULK_FAILED: ("connectx_bulk_jobs_failed_total", "Those that failed.", False),
     EventKind.FENCING_COMPLETED: ("connectx_fencing_rounds_total", "Fencing rounds that this leader ended.", False),
     EventKind.FENCING_FAILED: ("connectx_fencing_rounds_failed_total", "Fencing rounds that failed.", False),
     EventKind.LEADERSHIP_FENCED: ("connectx_leadership_fenced_total", "Writes of this leader that were fenced.", False),
@@ -36,6 +38,14 @@ COUNTED: Final[Mapping[EventKind, tuple[str, str, bool]]] = {
 
 def _of(key: str) -> Callable[[TaskMetrics], float | None]:
     return lambda metrics: metrics.get(key)
+
+
+def _of_job(key: str) -> Callable[[TaskMetrics], float | None]:
+    return lambda metrics: (metrics.get("job") or {}).get(key)
+
+
+def _is_bulk(metrics: TaskMetrics) -> float | None:
+    return None if "lane" not in metrics else float(metrics["lane"] == "bulk")
 
 
 def _share(part: str, other: str) -> Callable[[TaskMetrics], float | None]:
@@ -53,6 +63,9 @@ TASK_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("connector-task_offset-commit-failure-percentage", "Share that failed.", _share("failed_commits", "commits")),
     ("connector-task_batch-size-max", "Records of the largest slice.", _of("batch_max")),
     ("connector-task_batch-size-avg", "Records of a slice on average.", _of("batch_avg")),
+    ("connectx_bulk", "1 while the task is in the bulk lane, 0 in the tail.", _is_bulk),
+    ("connectx_bulk_job_parts", "Spark tasks of the bulk job that runs.", _of_job("parts")),
+    ("connectx_bulk_job_parts_done", "Those of them that are done.", _of_job("parts_done")),
 )
 
 SOURCE_SPECS: Final[tuple[MetricSpec, ...]] = (

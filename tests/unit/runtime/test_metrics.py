@@ -290,6 +290,29 @@ def test_transactions_fences_and_skipped_records_are_counted(world: World) -> No
     assert found["connectx_membership_lost_total", ()] == 1
 
 
+def test_the_lane_of_a_task_and_the_progress_of_its_job_are_gauges_and_jobs_are_counted(world: World) -> None:
+    job = {"lane": "bulk", "job": {"job": 2, "parts": 8, "parts_done": 3}}
+    begun = {"lane": "bulk", "job": {"job": 1, "parts": 8, "parts_done": None}}
+    world.task_metrics = {
+        TaskId("f", 0): {**SOURCE, **job},
+        TaskId("f", 1): {**SOURCE, **begun},
+        TaskId("s", 1): {**SINK, "lane": "tail", "job": None},
+    }
+    for kind in (EventKind.BULK_STARTED, EventKind.BULK_FAILED, EventKind.BULK_STARTED):
+        world.record(kind)
+    found = {key: value for key, value in world.samples().items() if key[0].startswith("connectx_bulk")}
+    assert found == {
+        ("connectx_bulk", ("f", "0")): 1,
+        ("connectx_bulk", ("f", "1")): 1,
+        ("connectx_bulk", ("s", "1")): 0,
+        ("connectx_bulk_job_parts", ("f", "0")): 8,
+        ("connectx_bulk_job_parts", ("f", "1")): 8,
+        ("connectx_bulk_job_parts_done", ("f", "0")): 3,
+        ("connectx_bulk_jobs_total", ("f", "0")): 2,
+        ("connectx_bulk_jobs_failed_total", ("f", "0")): 1,
+    }
+
+
 def test_the_leader_counts_what_two_members_claimed_and_what_is_lost(world: World) -> None:
     members = {"a": {"revoked": ["f", "f-0"]}, "b": {"revoked": ["f-0"]}, "c": {"revoked": []}}
     world.record(EventKind.ASSIGNMENT_COMPUTED, None, None, members=members, lost=["f-1"])
