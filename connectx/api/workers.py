@@ -324,7 +324,10 @@ class Worker:
         return Form(f"Worker {self.name}", self.row()).html
 
     def row(self) -> dict[str, object]:
-        """One line of a table of workers; a dead one shows the work that it lost, until other workers run it."""
+        """One line of a table of workers, with tasks in bulk marked.
+
+        A dead worker shows the work that it lost, until other workers run it.
+        """
         if (lost := self.lost) is not None:
             return {
                 "worker": self.name,
@@ -339,12 +342,13 @@ class Worker:
             states.append("partitioned" if self.cut == "both" else f"partitioned ({self.cut})")
         if (in_group := self.view.get("state", "stable")) != "stable":
             states.append(in_group)
+        bulk = {task for task, metrics in self.task_metrics.items() if metrics.get("lane") == "bulk"}
         return {
             "worker": self.name + (" (leader)" if self.is_leader else ""),
             "state": ", ".join(states),
             "generation": self.generation,
             "connectors": ", ".join(self.connectors),
-            "tasks": ", ".join(self.tasks),
+            "tasks": ", ".join(f"{task} (bulk)" if task in bulk else task for task in self.tasks),
             "url": self.url,
         }
 

@@ -21,7 +21,7 @@ _LEAST: Mapping[str, Any] = {
     **{"members": {}, "lost": (), "delay_ms": 0, "transactional_id": "", "transactional_ids": (), "tasks": 0},
     **{"target_state": "STARTED", "task_count": 0, "include_tasks": False, "only_failed": False, "state": "RUNNING"},
     **{"step": "begin", "known": False, "offsets": None, "partitions": (), "lane": "tail", "lag": 0, "since_ms": 0},
-    **{"lasted_ms": 0, "leader_url": "", "protocol": "", "is_new": False, "records": 0, "token": 0},
+    **{"lasted_ms": 0, "leader_url": "", "protocol": "", "is_new": False, "records": 0, "token": 0, "refused": 0},
 }
 """What a test need not say."""
 

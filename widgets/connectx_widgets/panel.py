@@ -65,7 +65,10 @@ STORIES = 40
 STORIES_S = 1.0
 _TOLD = 600
 """Stories are found in so many events, the newest, without those of `_UNTOLD`."""
-_UNTOLD = (*COMMITS, EventKind.RECORDS_SKIPPED, EventKind.RECORDS_FILTERED)
+_UNTOLD = (
+    *(*COMMITS, EventKind.RECORDS_SKIPPED, EventKind.RECORDS_FILTERED),
+    *(EventKind.BULK_STARTED, EventKind.BULK_STAGED),
+)
 _CALLS = 4
 _JOIN_S = 2.0
 log = logging.getLogger(__name__)

@@ -17,7 +17,15 @@ from connectx.history.sentences.titles import rejection
 from connectx.history.wording import duration, listing, plural
 from connectx.model.causes import OutsideGroup, TakenSilently
 from connectx.model.events import Event, EventKind
-from connectx.model.payloads import FaultInjected, MemberRemoved, TaskState, TransactionAborted, WorkerFailed
+from connectx.model.payloads import (
+    BulkFailed,
+    FaultInjected,
+    LaneChanged,
+    MemberRemoved,
+    TaskState,
+    TransactionAborted,
+    WorkerFailed,
+)
 from connectx.views import Shown, gist, masked_text
 
 
@@ -26,7 +34,7 @@ class Story(Shown):
     """One sentence, without a full stop.
 
     `kind` is the fault (kill, stop, pause, stall, partition, delay, add_worker, broker_kill), or one of leader,
-    task_failed, worker_failed, removed, departed and fenced.
+    task_failed, worker_failed, removed, departed, fenced, lane_changed and bulk_failed.
     """
 
     time_ms: int
@@ -55,6 +63,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     found.extend(_departures(listed, all_runs))
     found.extend(_leader_changes(rounds))
     found.extend(_failures(listed, all_runs))
+    found.extend(_lanes(listed))
     found.extend(
         Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event, _epoch(event, all_runs), fences))
         for event in listed
@@ -295,6 +304,23 @@ def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Stor
         if isinstance(event.payload, WorkerFailed):
             why = gist(event.payload.error or event.cause) or "no reason was given"
             yield Story(event.time_ms, event.seq, "worker_failed", event.worker, f"{event.worker} failed: {why}")
+
+
+def _lanes(events: Sequence[Event]) -> Iterator[Story]:
+    """Changes of lanes and failed jobs. The way back to the tail after a failed job is part of its story."""
+    failed: set[str] = set()
+    for event in events:
+        task = _task(event)
+        match event.payload:
+            case BulkFailed(error):
+                failed.add(task)
+                sentence = f"a bulk job of {task} failed on {event.worker}: {gist(error)}"
+                yield Story(event.time_ms, event.seq, "bulk_failed", event.worker, sentence)
+            case LaneChanged(lane):
+                if lane != "tail" or task not in failed:
+                    sentence = f"{task} on {event.worker} changed to the {lane} lane: {gist(event.cause)}"
+                    yield Story(event.time_ms, event.seq, "lane_changed", event.worker, sentence)
+                failed.discard(task)
 
 
 def _epoch(event: Event, all_runs: Sequence[Run]) -> int | None:

@@ -118,6 +118,17 @@ def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
     gate.close()
 
 
+def test_tasks_in_the_bulk_lane_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = Elsewhere()
+    tasks = [TaskId("lines-in", 0), TaskId("lines-in", 1)]
+    view = {"tasks": [{"connector": task.connector, "task": task.task} for task in tasks]}
+    metrics = dict(zip(tasks, ({"lane": "bulk"}, {"lane": "tail"}), strict=True))
+    monkeypatch.setattr(handle, "view", lambda: view)
+    monkeypatch.setattr(handle, "task_metrics", lambda: metrics)
+    worker = Worker(handle, None, EventLog().append, nothing_lost, lambda: 0)
+    assert worker.row()["tasks"] == "lines-in-0 (bulk), lines-in-1"
+
+
 def test_a_healed_worker_is_healthy_and_an_unknown_direction_is_refused() -> None:
     gate = Gate()
     gate.start("127.0.0.1", 9)

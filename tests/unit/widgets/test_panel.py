@@ -208,11 +208,13 @@ def test_ten_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: S
     assert left_after(9) == once
 
 
-def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Shown) -> None:
+def test_a_job_or_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Shown) -> None:
     made = Listening(cluster)
     made._panel._follow(0.0)
     made._panel._update()
     data = {"records": 10}
+    for kind in (EventKind.BULK_STARTED, EventKind.BULK_STAGED):
+        cluster.events.append(transition(kind, "flights-in", 0), "worker-2")
     cluster.events.append(transition(EventKind.TRANSACTION_COMMITTED, "flights-in", 0, data=data), "worker-2")
     assert not made._panel._follow(0.0)
     assert not made._panel._update()

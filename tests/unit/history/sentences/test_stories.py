@@ -40,6 +40,25 @@ def test_death_and_return_of_the_broker() -> None:
     assert reported(history) == ["the broker was killed; it was started again after 3.5 s"]
 
 
+def test_changes_of_lanes_and_failed_jobs() -> None:
+    history, changed, failed = small_cluster().at(10), EventKind.LANE_CHANGED, EventKind.BULK_FAILED
+    waits = {"lane": "bulk", "reason": "104.9 MB wait, and Spark has 8 cores"}
+    history.add(changed, "worker-3", "flights-out-0", **waits)
+    history.add(failed, "worker-3", "flights-out-0", error="ValueError: no\ntrace")
+    history.add(changed, "worker-3", "flights-out-0", lane="tail", reason="ValueError: no")
+    history.add(changed, "worker-1", "flights-out-1", lane="tail", reason="20 bytes wait")
+    history.add(changed, "worker-3", "flights-out-0", **waits)
+    history.add(changed, "worker-3", "flights-out-0", lane="tail", reason="20 bytes wait")
+    to_bulk = "flights-out-0 on worker-3 changed to the bulk lane: 104.9 MB wait, and Spark has 8 cores"
+    assert reported(history) == [
+        to_bulk,
+        "a bulk job of flights-out-0 failed on worker-3: ValueError: no",
+        "flights-out-1 on worker-1 changed to the tail lane: 20 bytes wait",
+        to_bulk,
+        "flights-out-0 on worker-3 changed to the tail lane: 20 bytes wait",
+    ]
+
+
 def test_kill_of_a_source_task() -> None:
     assert reported(kill_of_source()) == [
         "worker-2 was killed while it ran flights-in-0; the group went on without it after 3.0 s, generation 3; its "
