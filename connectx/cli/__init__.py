@@ -86,7 +86,7 @@ def main() -> None:
     """Run the command."""
     try:
         app()
-    except Exception as error:  # whatever it is: a stack trace is of no use to who types commands
+    except Exception as error:  # report any error as one sentence, without a stack trace
         if os.environ.get("CONNECTX_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}".rstrip(": ")

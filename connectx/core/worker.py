@@ -173,7 +173,7 @@ class WorkerCore:
         )
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> Step:
-        """Take one fact, answer with what changed and what is to be done. `now_ms` never goes back."""
+        """Apply one stimulus; return transitions and effects. `now_ms` never goes back."""
         self.context.now_ms = now_ms
         self.context.step = Step()
         if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):

@@ -86,7 +86,7 @@ class SparkOutcome:
             f"Nothing lost, nothing duplicated: all {rows:,} flights are in both tables once, although "
             f"{listing(self.killed)} were killed while Spark ran a job."
         )
-        sentence = f"Not as it should be: {'; '.join(problems)}." if problems else good
+        sentence = f"Problems: {'; '.join(problems)}." if problems else good
         return Verdict(self.is_good, sentence, places_table(self.places))
 
 

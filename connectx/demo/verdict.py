@@ -96,7 +96,7 @@ class Outcome:
             problems.append(f"only {plural(len(self.kills), 'kill')} of 2 could be made while data flowed")
         problems.extend(self.missed)
         if problems:
-            return f"Not as it should be: {'; '.join(problems)}."
+            return f"Problems: {'; '.join(problems)}."
         return (
             f"Nothing lost, nothing duplicated: all {self.file.rows:,} flights are in the table once, although "
             f"{listing([kill.worker for kill in self.kills])} were killed while they ran "

@@ -36,14 +36,13 @@ class LakeAccessError(LakeError):
 
 
 class LakeNotExclusiveError(LakeError):
-    """An object store overwrites objects that are to be created exclusively, so it cannot fence tasks."""
+    """An object store does not create objects exclusively, so it cannot fence tasks."""
 
     code = "lake_not_exclusive"
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"The storage {path} overwrites objects that are to be created exclusively, so that two tasks could write "
-            "the same rows.",
+            f"The storage {path} does not create objects exclusively, so two tasks could write the same rows.",
             next_step="Use a storage with conditional writes (If-None-Match) in `path`, and restart the task.",
         )
 

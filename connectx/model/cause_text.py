@@ -189,7 +189,7 @@ def _end(cause: WorkerEnd) -> str:
         case OutsideGroup():
             return "it is no member of the group and does not answer: it was stopped, killed or cut off"
         case ProcessEnded():
-            return "its process has ended for certain"
+            return "its process has ended"
         case _:
             assert_never(cause)
 
@@ -228,7 +228,7 @@ def _work(cause: WorkCause) -> str:
         case GracefulTimeOver():
             return "it did not stop within task.shutdown.graceful.timeout.ms"
         case TakenSilently(by, worker):
-            return f"{by} has it now; {worker} did not report that it gave it up"
+            return f"{by} runs it now; {worker} did not report its release"
         case _:
             assert_never(cause)
 

@@ -323,7 +323,7 @@ class WorkerKeys:
         "offset.flush.timeout.ms",
         "LONG",
         5_000,
-        doc="How long a commit of offsets may take before it is given up until the next one.",
+        doc="How long a commit of offsets may take before it is abandoned; the next commit tries again.",
     )
     plugin_path = WorkerKey[tuple[str, ...] | None](
         "plugin.path", list, None, doc="Folders of Java plugins; without effect, because plugins are Python classes."

@@ -15,8 +15,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connection(H11Protocol):
-    """Closes when the head of a request is not there within `timeout_keep_alive`, whatever has come of it; drops who
-    has not read everything that was sent within the same time."""
+    """Closes if a request head does not arrive within `timeout_keep_alive`. Drops clients that do not read the
+    response in that time."""
 
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None

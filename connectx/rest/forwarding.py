@@ -42,7 +42,7 @@ class Forwarder:
             answer = await self._connected().request(request.method, target, content=body, headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # Kafka Connect answers 500. This worker was not reached, so nothing was done and asking again is safe.
-            message = f"{worker_url} has to answer and cannot be reached; the group will replace it if it has ended"
+            message = f"{worker_url} must handle this request but cannot be reached; retry after the next rebalance"
             raise RestError(message, status=409) from error
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__

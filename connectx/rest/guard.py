@@ -26,7 +26,7 @@ _BUSY: Final = "This worker answers as many requests as it may at the same time;
 _FOREIGN: Final = "This worker answers only requests that are made to its own address"
 _PUBLIC: Final = ("/health",)
 _UNKNOWN_SHARE: Final = 4
-"""One in so many places may be taken by requests with a signature and no login, which anybody can write."""
+"""Inverse share of request slots for signed requests without a login, which any client can send."""
 
 
 @dataclass(slots=True)

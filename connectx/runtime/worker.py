@@ -247,7 +247,7 @@ class Worker:
         return self._move(frozen, WorkerState.RUNNING, WorkerState.STALLED, then=stand_still)
 
     def thaw(self) -> bool:
-        """End `freeze`: continue with what has come in meanwhile. False when it was not frozen."""
+        """End `freeze`: process queued stimuli. False if it was not frozen."""
         return self._move(WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED, then=self._run_on)
 
     @property

@@ -98,4 +98,4 @@ class WorkerHandle(Protocol):
         """A fault: freeze, with the tasks or without them. False when there is nothing to freeze."""
 
     def thaw(self) -> bool:
-        """End `freeze`; False when it was not frozen."""
+        """End `freeze`; False if it was not frozen."""

@@ -45,7 +45,8 @@ _JOIN_S = 5.0
 _ALWAYS = (
     "What happened before this cluster was attached is not in the history, except where it left a status.",
     "Transactions, fencing, commits and counts of records stay inside the workers.",
-    "Who leaves and does not answer may have been stopped, killed or cut off: from outside that looks the same.",
+    "A worker that leaves and does not respond may have been stopped, killed or cut off. From outside these cannot be "
+    "distinguished.",
 )
 
 
@@ -114,8 +115,8 @@ class AttachedCluster(ConnectCluster):
             spots += [
                 "Without bootstrap_servers= neither the worker group nor the internal topics are seen: no generation, "
                 "no leader, no rebalance, no restart, no worker that runs nothing.",
-                f"REST is polled every {self._poll_s:g} s: what lasted less is not seen, what changed has the time of "
-                "the look (`after_ms` in an event's data is that of the look before).",
+                f"REST is polled every {self._poll_s:g} s: shorter states are missed. An event has the time of the "
+                "poll that found it, and `after_ms` that of the previous poll.",
             ]
         else:
             spots += [
@@ -132,7 +133,7 @@ class AttachedCluster(ConnectCluster):
 
     @property
     def group_id(self) -> str | None:
-        """The worker group, None where Kafka is not looked at."""
+        """The worker group, None where Kafka is not observed."""
         return None if self._config is None else self._config.group_id
 
     @property
@@ -143,7 +144,7 @@ class AttachedCluster(ConnectCluster):
         """
         if self._config is None:
             raise NotSeenError(
-                "Kafka is not looked at: this cluster was attached by its REST address alone.",
+                "Kafka is not observed: this cluster was attached with its REST address only.",
                 next_step='Attach with bootstrap_servers="host:port".',
             )
         return self._config
@@ -155,7 +156,7 @@ class AttachedCluster(ConnectCluster):
 
     @property
     def leader(self) -> AttachedWorker | None:
-        """The worker that leads the group, None where the group is not looked at."""
+        """The worker that leads the group, None where the group is not observed."""
         return next((worker for worker in self.workers if worker.is_leader), None)
 
     @property
@@ -166,7 +167,7 @@ class AttachedCluster(ConnectCluster):
     def wait_committed(self, name: str, *wanted: Any, **options: Any) -> Event:
         """NotSeenError: commits stay inside the workers."""
         raise NotSeenError(
-            "Commits of an attached cluster are not seen.",
+            "Commits of an attached cluster are not visible.",
             next_step="Wait for records in the topic: cx.read_topic(topic, bootstrap_servers, at_least=...).",
         )
 

@@ -51,7 +51,7 @@ _REST_SHARE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class KafkaSide:
-    """What is looked at of Kafka: the group, and the config and status topics."""
+    """The observed parts of Kafka: the group, and the config and status topics."""
 
     clients: ClientConfigs
     group: GroupClient
@@ -92,7 +92,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="connectx-attached", daemon=True)
         self._observation = Observation(scheme=scheme)
         self.picture = Picture()
-        """How things stood at the last look."""
+        """State at the last poll."""
         self.lost: dict[str, tuple[int, str]] = {}
         """Origins that do not answer: since when (Unix time, milliseconds), and why."""
 

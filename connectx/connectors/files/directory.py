@@ -119,7 +119,13 @@ class DirectorySource(SourceConnector):
             doc="Directory for files that cannot be parsed or do not fit `schema`: they are moved there, and the task "
             "continues with other files. Left out: such a file fails the task.",
         )
-        .define("poll.interval.ms", int, 1_000, validator=between(10, 3_600_000), doc="Time between looks for files.")
+        .define(
+            "poll.interval.ms",
+            int,
+            1_000,
+            validator=between(10, 3_600_000),
+            doc="Time between two listings of the directory.",
+        )
         .define(
             "slice.rows",
             int,

@@ -32,7 +32,7 @@ class FileStreamSink(SinkConnector):
         str,
         None,
         importance="HIGH",
-        doc="Destination filename. It has to be given: the standard output of a worker is not a target.",
+        doc="Destination filename. Required: standard output is not supported.",
     )
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:

@@ -40,7 +40,7 @@ class FileStreamSource(SourceConnector):
             str,
             None,
             importance="HIGH",
-            doc="Source filename. It has to be given: the standard input of a worker is not a source.",
+            doc="Source filename. Required: standard input is not supported.",
         )
         .define("topic", str, importance="HIGH", validator=non_empty(), doc="The topic to publish data to")
         .define(

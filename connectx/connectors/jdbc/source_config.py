@@ -96,8 +96,8 @@ CONFIG = (
         "mode",
         str,
         doc="How new rows are found. bulk: each poll reads everything. incrementing: rows with a higher number in a "
-        "column. timestamp: rows with a later timestamp. timestamp+incrementing: both, which finds changed rows and "
-        "needs no luck with equal timestamps.",
+        "column. timestamp: rows with a later timestamp. timestamp+incrementing: both; also safe when rows "
+        "share a timestamp.",
         group=_MODE,
         importance="HIGH",
         validator=one_of(*MODES),

@@ -110,7 +110,7 @@ class SinkTaskCore:
         return self.phase is Phase.ENDED
 
     def handle(self, stimulus: m.SinkStimulus, now_ms: int) -> SinkStep:
-        """Take one fact; return what changed and what to do now."""
+        """Apply one stimulus; return transitions and effects."""
         step = SinkStep()
         if self.ended:
             return step

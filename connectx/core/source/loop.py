@@ -121,7 +121,7 @@ class SourceTaskCore:
         return self.phase is Phase.ENDED
 
     def handle(self, stimulus: msg.SourceStimulus, now_ms: int) -> msg.SourceStep:
-        """Take one fact; return what changed and what to do now."""
+        """Apply one stimulus; return transitions and effects."""
         step = msg.SourceStep()
         if self.ended:
             return step

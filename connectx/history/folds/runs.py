@@ -397,7 +397,7 @@ class RunFold:
         """A leader divided work among members (by URL): other workers have lost theirs."""
         for worker in sorted(self._urls):
             if self._urls[worker] not in members and worker != event.worker:
-                self._bereave(worker, event, "the group went on without its worker")
+                self._bereave(worker, event, "the group removed its worker")
 
     def _rebalanced(self, event: Event, payload: RebalanceCompleted) -> None:
         """A worker knows its work: what is not on the list and failed is gone, a zombie on the list is back."""

@@ -101,7 +101,7 @@ def _noticing(failover: Failover) -> Iterator[str]:
     noticed = failover.noticed
     if noticed is None or failover.detected_ms is None:
         return
-    yield f"the group went on without it after {duration(failover.detected_ms)}, generation {noticed.generation}"
+    yield f"the group removed it after {duration(failover.detected_ms)}, generation {noticed.generation}"
     if noticed.delay_ms and noticed.lost:
         yield f"its work waited up to {duration(noticed.delay_ms)} for its return"
 
@@ -140,7 +140,7 @@ def _after_fault(failover: Failover) -> Iterator[str]:
     if failover.fault == "kill" and failover.zombie_ms >= 100:
         yield f"its threads ended {duration(failover.zombie_ms)} after the kill"
     elif failover.zombie_ms >= 100:
-        yield f"{failover.worker} went on as a zombie for {duration(failover.zombie_ms)}"
+        yield f"{failover.worker} continued as a zombie for {duration(failover.zombie_ms)}"
     for event in failover.aborted:
         records = event.payload.records if isinstance(event.payload, TransactionAborted) else None
         what = f" of {plural(records, 'record')}" if records else ""
@@ -207,7 +207,7 @@ def _delays(events: Sequence[Event]) -> Iterator[Story]:
         what = f"the next {' or '.join(wanted)}" if wanted is not None else "the next request"
         sentence = f"{what} on each connection of {event.worker} to Kafka was held, and the connection cut; "
         if delivered is None or delivery is None:
-            sentence += "what was held has not arrived so far"
+            sentence += "the delayed requests have not arrived yet"
         else:
             counts = delivery.requests
             arrived = [f"{count} {kind}" for kind, count in counts.items()] if isinstance(counts, Mapping) else []
@@ -247,7 +247,9 @@ def _removals(events: Sequence[Event]) -> Iterator[Story]:
         after = f" {duration(max(removals[-1].time_ms - end.time_ms, 0))} after its end" if end is not first else ""
         sentence = f"{groups} {'was' if len(removals) == 1 else 'were'} informed{after} that {first.worker} had left"
         sentence += f", because {first.cause}" if first.cause else ""
-        yield Story(first.time_ms, first.seq, "removed", first.worker, f"{sentence}; no session had to run out")
+        yield Story(
+            first.time_ms, first.seq, "removed", first.worker, f"{sentence}, without waiting for session.timeout.ms"
+        )
 
 
 _TOGETHER_MS = 10_000
@@ -286,8 +288,8 @@ def _departure(event: Event, all_runs: Sequence[Run]) -> str:
 def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:
     for before, after in pairwise(round_ for round_ in rounds if round_.leader is not None):
         if before.leader != after.leader:
-            gone = "" if before.leader in after.members else ", which was not in the group any more"
-            sentence = f"{after.leader} leads from generation {after.generation} on, in place of {before.leader}{gone}"
+            gone = "" if before.leader in after.members else ", which had left the group"
+            sentence = f"{after.leader} became leader in generation {after.generation}, replacing {before.leader}{gone}"
             yield Story(after.end_ms or after.start_ms, after.seq, "leader", after.leader, sentence)
 
 

@@ -66,7 +66,7 @@ class ProducerFencer:
         try:
             found = net.run(self._fence_all, net, transactional_ids)
         except (kafka_errors.KafkaError, RuntimeError) as error:
-            raise ClientClosedError(f"Fencing for connector {connector} was given up ({error}).") from error
+            raise ClientClosedError(f"Fencing for connector {connector} was cancelled ({error}).") from error
         finally:
             del self._in_use[id(net)]
             net.close()

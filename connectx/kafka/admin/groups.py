@@ -76,7 +76,7 @@ class GroupClient:
         self._kept: KafkaNet | None = None
 
     def keep(self) -> None:
-        """Keep connections from now on, until `close`: for one who asks again and again."""
+        """Keep connections from now on, until `close`: for repeated calls."""
         self._kept = KafkaNet(self._config)
         self._kept.start()
 

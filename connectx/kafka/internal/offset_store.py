@@ -114,6 +114,6 @@ class OffsetStore:
         while not ended.wait(_LOOK_S):
             if cancel is not None and cancel.is_set():
                 self._tail.cancel(read_id)
-                raise ClientClosedError("Reading source offsets was given up, because the task was stopped.")
+                raise ClientClosedError("Reading source offsets was cancelled because the task was stopped.")
         if outcome[0] is not None:
             raise outcome[0]

@@ -220,7 +220,7 @@ class ProcessWorker:
         return True
 
     def thaw(self) -> bool:
-        """End `freeze`: SIGCONT, and an order to the core. False when it was not frozen."""
+        """End `freeze`: SIGCONT, and an order to the core. False if it was not frozen."""
         if self._child is None or self.state not in (WorkerState.PAUSED, WorkerState.STALLED):
             return False
         was_stalled = self.state is WorkerState.STALLED

@@ -85,7 +85,7 @@ class LoopCore(Protocol[StimulusT_contra, ActionT_co]):
         """True when nothing is accepted any more."""
 
     def handle(self, stimulus: StimulusT_contra | Begin | SourceRequest, now_ms: int) -> LoopStep[ActionT_co]:
-        """Take one fact; return what changed and what to do."""
+        """Apply one stimulus; return transitions and effects."""
 
 
 class TaskWorld(Protocol[ActionT_contra, StimulusT_co]):

@@ -105,10 +105,10 @@ class Audit:
         return f"Audit of {', '.join(self.clusters)}: {said or 'nothing found'}"
 
     def __repr__(self) -> str:
-        return "\n".join([self.summary, *map(str, self.findings), *(f"not looked at: {one}" for one in self.unseen)])
+        return "\n".join([self.summary, *map(str, self.findings), *(f"not inspected: {one}" for one in self.unseen)])
 
     def _repr_html_(self) -> str:
-        unseen = {f"not looked at {number}": text for number, text in enumerate(self.unseen, 1)}
+        unseen = {f"not inspected {number}": text for number, text in enumerate(self.unseen, 1)}
         return html_card(self.summary, {}, *map(_html, self.findings), html_facts(unseen))
 
 

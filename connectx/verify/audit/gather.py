@@ -65,7 +65,7 @@ class AuditInput(Shown):
     """What an audit is given of a cluster.
 
     Attributes:
-        config: settings of clients that look at its Kafka; None: Kafka is not looked at.
+        config: settings of clients that inspect its Kafka; None: Kafka is not inspected.
         settings: worker settings that are known.
         internal: names of the internal topics that are known, by role.
         urls: REST URLs of its workers by id (host:port), as far as they are known.

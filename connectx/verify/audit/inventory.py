@@ -61,7 +61,7 @@ class AuditedWorker(Shown):
     """One worker.
 
     Attributes:
-        in_group: None when the group was not looked at.
+        in_group: None when the group was not inspected.
         generation: group generation that it reports; None when it cannot be asked.
         config_offset: the next config record that it has not read: now (ours), or when it last joined.
         connectors, tasks: what it runs or has to run, "orders-0" for a task.
@@ -115,7 +115,7 @@ class ClusterInventory:
     Attributes:
         name: for readers.
         kafka_id: id of its Kafka cluster; clusters with the same id share topics, groups and transactional ids.
-        protocol: of the group, on the wire: default, compatible or sessioned; empty when the group was not looked at.
+        protocol: of the group, on the wire: default, compatible or sessioned; empty when the group was not inspected.
         delay_ms: scheduled.rebalance.max.delay.ms, where it is known.
         topics: the internal ones, and those that its connectors name, by name; missing ones are left out.
         topics_known: whether topics were looked at.

@@ -48,7 +48,7 @@ def same_source(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
             Severity.WARNING if apart else Severity.ERROR,
             readers,
             f"{_names(readers)} read {place}{_on_hosts(place, readers)}",
-            "Each row is in the topics of each: who reads both of them has it twice."
+            "Each row is in both connectors' topics. A consumer of both receives it twice."
             if apart
             else "Each row is written as often as there are readers; a replication slot serves only one of them.",
             "Delete or stop all but one, unless it is intended." if apart else "Delete or stop all but one.",

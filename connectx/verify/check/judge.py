@@ -67,7 +67,7 @@ def _blind_spots(events: Sequence[Event], comparisons: Sequence[Comparison]) -> 
     if events and events[0].seq > 1:
         yield f"the beginning of the history is gone ({plural(events[0].seq - 1, 'event')})"
     if any(event.kind is EventKind.ATTACHED for event in events):
-        yield "the cluster is only looked at from outside, where no commit is seen"
+        yield "the cluster is observed from outside, so its commits are not visible"
     elif events and not any(event.kind in COMMITS for event in events):
         yield "nothing ran: no task has committed anything"
     if not comparisons:

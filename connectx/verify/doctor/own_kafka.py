@@ -124,7 +124,7 @@ def judge_reach(probe: KafkaProbe) -> Finding:
         found = f"{probe.bootstrap_servers} cannot be reached"
         return Finding(name, Status.BROKEN, found, f"{why}.", "Correct bootstrap_servers=, or start it.")
     if probe.error is not None:
-        found = f"{probe.bootstrap_servers} gives no answer"
+        found = f"{probe.bootstrap_servers} does not respond"
         return Finding(name, Status.BROKEN, found, probe.error.message, probe.error.next_step)
     assert probe.view is not None
     version = _shown(probe.version)
@@ -138,7 +138,7 @@ def judge_reach(probe: KafkaProbe) -> Finding:
         return Finding(name, Status.BROKEN, found, why, "Update the brokers.")
     if probe.unreachable:
         why = "Not reached: " + "; ".join(f"{a}: {reason}" for a, reason in probe.unreachable.items()) + "."
-        return Finding(name, Status.LIMITED, found, why, "Correct bootstrap_servers= if that is not meant to be so.")
+        return Finding(name, Status.LIMITED, found, why, "Correct bootstrap_servers= if this is not intended.")
     return Finding(name, Status.OK, found)
 
 
@@ -154,12 +154,13 @@ def judge_topics(probe: KafkaProbe) -> Finding:
     found = "to be created: " + ", ".join(topic.name for topic in missing.values())
     if greedy := [kind for kind, topic in missing.items() if topic.replication_factor > brokers]:
         replicas = missing[greedy[0]].replication_factor
-        why = f"They are to have {replicas} replicas, and there is {_count(brokers, 'broker')}."
+        why = f"They need {replicas} replicas, but there is {_count(brokers, 'broker')}."
         keys = ", ".join(f'"{kind}.storage.replication.factor": "{brokers}"' for kind in greedy)
         return Finding("Internal topics", Status.BROKEN, found, why, f"config={{{keys}}}")
     if view.rights is not None and not {"CREATE", "ALL"} & view.rights:
         why = "This login may not create topics in general; a prefix may still be allowed to it."
-        return Finding("Internal topics", Status.LIMITED, found, why, "Have them made, compacted, or be given CREATE.")
+        next_step = "Ask an administrator to create them with cleanup.policy=compact, or to grant CREATE."
+        return Finding("Internal topics", Status.LIMITED, found, why, next_step)
     return Finding("Internal topics", Status.OK, found)
 
 
@@ -171,7 +172,8 @@ def _judge_rights(view: ClusterView) -> Finding:
         if rights is not None
     }
     if said := "; ".join(f"{topic} lacks {', '.join(rights)}" for topic, rights in lacking.items() if rights):
-        return Finding("Internal topics", Status.BROKEN, found, f"Rights: {said}.", "Be given these rights.")
+        next_step = "Ask an administrator to grant these ACLs."
+        return Finding("Internal topics", Status.BROKEN, found, f"Rights: {said}.", next_step)
     return Finding("Internal topics", Status.OK, found)
 
 

@@ -67,7 +67,7 @@ def test_what_is_wrong_is_counted_and_said(
 ) -> None:
     bad = outcome(topic, table)
     assert (bad.lost, bad.duplicated, bad.is_good) == (lost, duplicated, False)
-    assert bad.verdict().sentence == f"Not as it should be: {sentence}."
+    assert bad.verdict().sentence == f"Problems: {sentence}."
     assert "NO" in {row[-1] for row in bad.verdict().table.rows}
 
 

@@ -10,7 +10,7 @@ from tests.support.histories import History, kill_of_source
 
 def test_a_story_begins_with_the_seconds_of_the_timelines_axis() -> None:
     reported = Stories.of(kill_of_source().events, since=0)
-    assert repr(reported).startswith("10.0 s: worker-2 was killed while it ran flights-in-0; the group went on")
+    assert repr(reported).startswith("10.0 s: worker-2 was killed while it ran flights-in-0; the group removed it")
     assert repr(reported).endswith("after the kill.")
     assert reported._repr_html_().count("<li>10.0 s: worker-2 was killed") == len(reported) == 1
 

@@ -100,7 +100,7 @@ def test_a_store_that_overwrites_objects_is_refused_before_anything_is_written(
     storage = {f"storage.{name}": text for name, text in {**LOGIN, "aws_endpoint": overwriting}.items()}
     lake = Lake(sink.Task, {"path": "s3://bucket/lake", "storage.allow_http": "true", **storage})  # type: ignore[attr-defined]
     with pytest.raises(
-        LakeError, match=r"s3://bucket/lake overwrites objects .* Use a storage with conditional writes"
+        LakeError, match=r"s3://bucket/lake does not create objects exclusively.* Use a storage with conditional writes"
     ):
         lake.opened(partition())
 

@@ -75,7 +75,7 @@ def test_a_worker_that_is_stopped_after_a_kill_does_not_end_its_zombies() -> Non
 def test_a_paused_worker_is_a_zombie_from_the_round_without_it_until_it_is_fenced() -> None:
     old, new = of(pause_with_fence(), "flights-in-0")
     assert spans(old)[1:] == [("running", 1.3, 13.2), ("zombie", 13.2, 22.2)]
-    assert old.segments[-1].cause == "the group went on without its worker"
+    assert old.segments[-1].cause == "the group removed its worker"
     assert old.fenced_ms == START_MS + 22_200
     assert new.fenced_ms is None
 

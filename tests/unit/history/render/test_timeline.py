@@ -123,7 +123,7 @@ def test_parts_tell_state_generation_epoch_duration_and_cause() -> None:
 
 def test_a_zombie_whose_write_was_rejected_says_so() -> None:
     assert bar(pause_with_fence(), "worker-2", "flights-in-0").parts[-1].title(START_MS) == (
-        "flights-in-0 on worker-2: zombie, generation 2, epoch 0, lasted 9.0 s; the group went on without its worker; "
+        "flights-in-0 on worker-2: zombie, generation 2, epoch 0, lasted 9.0 s; the group removed its worker; "
         "its write at epoch 0 was rejected"
     )
 

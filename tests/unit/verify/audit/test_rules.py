@@ -342,4 +342,4 @@ def test_every_form_has_what_was_found(form: Callable[[Any], str]) -> None:
 
 
 def test_what_was_not_looked_at_is_said() -> None:
-    assert "not looked at: the moon" in repr(judge([healthy(unseen=("the moon",))]))
+    assert "not inspected: the moon" in repr(judge([healthy(unseen=("the moon",))]))
