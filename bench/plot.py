@@ -22,7 +22,7 @@ _TITLES: Final = {
     "source_at_least_once": "FileStreamSource, at-least-once",
     "mirror_exactly_once": "MirrorMaker 2, exactly-once",
     "file_sink": "FileStreamSink",
-    "postgres_upsert": "PostgreSQL, upsert",
+    "postgres_upsert": "PostgresSink / Debezium, upsert",
 }
 _RATE: Final = "_records_per_s"
 _WHOLE_RUN: Final = "_whole_run_records_per_s"

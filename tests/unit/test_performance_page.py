@@ -36,7 +36,7 @@ def test_another_result_replaces_the_table_and_leaves_out_what_it_does_not_have(
     plot.main(plot.Result.read(docs / "performance.json"), docs)
     page = (docs / "performance.md").read_text()
     assert "| FileStreamSink, records/s | 123,456 | 12,500 | 9.9 |" in page
-    assert "PostgreSQL, upsert" not in page
+    assert "PostgresSink / Debezium, upsert" not in page
     assert "123,456" in (docs / "performance-rates.svg").read_text()
 
 
