@@ -31,7 +31,7 @@ class HttpUnavailableError(ConnectxError):
     retriable = True
 
     def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(message, next_step="Check that the service runs and is not overloaded; the task tries again.")
         self.retry_after_ms = retry_after_ms
 
 

@@ -8,15 +8,22 @@ from connectx.errors.base import ConnectxError
 
 
 class SparkStartError(ConnectxError):
-    """The local Spark driver did not start."""
+    """The local Spark driver, or the Spark Connect server that `of` names, did not start."""
 
     code = "spark_start"
     retriable = True
 
-    def __init__(self, what: str, log_tail: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        log_tail: str = "",
+        *,
+        of: str = "The local Spark driver",
+        next_step: str = "Pass your own session as spark=.",
+    ) -> None:
         super().__init__(
-            f"The local Spark driver {what}.",
-            next_step=f"The end of its log:\n{log_tail}" if log_tail else "Pass your own session as spark=.",
+            f"{of} {what}.",
+            next_step=f"The end of its log:\n{log_tail}" if log_tail else next_step,
         )
         self.log_tail = log_tail
 

@@ -342,7 +342,10 @@ class InternalClient:
                 self._http, method, leader_url.rstrip("/") + path, content, headers, _ANSWER_S, {"trace": self._traced}
             )
         except SilenceError as silence:
-            raise WorkersUnreachableError(f"The leader {leader_url} does not answer: {silence}.") from silence
+            raise WorkersUnreachableError(
+                f"The leader {leader_url} does not answer: {silence}.",
+                next_step="Check that it runs and that its advertised address can be reached from this worker.",
+            ) from silence
 
 
 def _unreachable(message: str, in_doubt: bool) -> WorkersUnreachableError:

@@ -46,7 +46,13 @@ class RemoteSpark:
 
     def fail(self, reason: str) -> None:
         """Spark cannot be had."""
-        self._url.set_exception(SparkStartError(reason))
+        self._url.set_exception(
+            SparkStartError(
+                f"did not start: {reason.rstrip('.')}",
+                of="The Spark of this worker's cluster",
+                next_step="Correct the cause in the process that started the cluster, and start the cluster again.",
+            )
+        )
 
     def task_session(self, stopping: Future[None] | None = None) -> SparkSession:
         """A new session; waits for the server's start, or until `stopping` is done.
@@ -87,7 +93,7 @@ def awaited(started: Future[T], stopping: Future[None] | None = None, timeout_s:
         return started.result()
     if done:
         raise SparkNotAwaitedError()
-    raise SparkStartError(f"was not up in {timeout_s:.0f} s")
+    raise SparkStartError(f"was not up in {timeout_s:.0f} s", next_step="It may still be starting: restart the task.")
 
 
 def close_session(session: Any) -> bool:

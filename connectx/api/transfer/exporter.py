@@ -43,6 +43,7 @@ STATES: Final = ("running", "paused", "stopped")
 _SETTLE_S: Final = 60.0
 _LOOK_S: Final = 0.2
 _QUIET_S: Final = 1.0
+_ANOTHER: Final = "Name a file that export_to or `connectx export` wrote."
 _OPTION: Final = re.compile(r'([\w.-]+)\s*=\s*"([^"]*)"')
 _TOLD: Final[Mapping[str, str]] = {State.RUNNING: "running", State.PAUSED: "paused", State.STOPPED: "stopped"}
 _EXPORTING: Final = "Exporting connectors"
@@ -86,19 +87,26 @@ class Backup:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise BackupFileError(f"The export {path} cannot be read: {error}.") from error
+            raise BackupFileError(f"The export {path} cannot be read: {error}.", next_step=_ANOTHER) from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise BackupFileError(f'{path} is no export of connectors: it has no "format": "{FORMAT}".')
+            raise BackupFileError(
+                f'{path} is no export of connectors: it has no "format": "{FORMAT}".', next_step=_ANOTHER
+            )
         if content.get("version") != VERSION:
             known = f"this connectx reads version {VERSION}"
-            raise BackupFileError(f"The export {path} has version {content.get('version')!r}, and {known}.")
+            raise BackupFileError(
+                f"The export {path} has version {content.get('version')!r}, and {known}.",
+                next_step="Use the connectx that wrote it, or export again with this one.",
+            )
         entries = content.get("connectors")
         if not isinstance(entries, list):
-            raise BackupFileError(f'The export {path} has no list "connectors".')
+            raise BackupFileError(f'The export {path} has no list "connectors".', next_step=_ANOTHER)
         connectors = tuple(_entry(f"connectors[{at}] of {path}", entry) for at, entry in enumerate(entries))
         names = [connector.name for connector in connectors]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise BackupFileError(f"The export {path} has the connector {twice[0]} more than once.")
+            raise BackupFileError(
+                f"The export {path} has the connector {twice[0]} more than once.", next_step="Remove all but one."
+            )
         return cls(content.get("source") or {}, str(content.get("exported_at", "")), connectors)
 
     def write(self, path: str | Path) -> Path:
@@ -119,7 +127,10 @@ class Backup:
                 Path(temporary).unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise BackupFileError(f"The export cannot be written to {target}: {error}.") from error
+            raise BackupFileError(
+                f"The export cannot be written to {target}: {error}.",
+                next_step="Choose a folder that can be written to.",
+            ) from error
         return target
 
     def __repr__(self) -> str:

@@ -194,7 +194,10 @@ def _put_offsets(client: RestClient, connector: str, wanted: Offsets) -> int:
                 raise
         time.sleep(_LOOK_S)
     if left := _changes(client.offsets(connector), wanted):
-        raise BackupFileError(f"the offsets of {plural(len(left), 'partition')} did not become those of the file")
+        raise BackupFileError(
+            f"The cluster did not take the offsets of {plural(len(left), 'partition')} of the connector {connector}.",
+            next_step="Check that the connector is stopped and no other program alters its offsets, and import again.",
+        )
     return len(changes)
 
 

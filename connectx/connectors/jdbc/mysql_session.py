@@ -33,6 +33,9 @@ _MISSING: Final = (1146, 1049)
 _MISMATCH: Final = (1054, 1110, 1136, 1166)
 _ROW: Final = (1048, 1062, 1169, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1411, 1426, 1451, 1452, 1557,
                1644, 1690, 3140, 3819, 4025)  # fmt: skip
+_TABLE: Final = re.compile(
+    r"\b(?:FROM|INTO|UPDATE|TABLE(?: IF (?:NOT )?EXISTS)?) +((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
+)
 _MODES: Final = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 
@@ -53,23 +56,23 @@ class MySqlSession:
 
     def execute(self, sql: str) -> None:
         """Run a statement."""
-        self._call(lambda connection: _run(connection, sql))
+        self._call(sql, lambda connection: _run(connection, sql))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a query."""
-        return self._call(lambda connection: _run(connection, sql))
+        return self._call(sql, lambda connection: _run(connection, sql))
 
     def read(self, sql: str, rows: int) -> Iterator[tuple[tuple[Any, ...], ...]]:
         """Rows of a query as they come, at most `rows` at a time."""
         from pymysql.cursors import SSCursor
 
-        cursor = self._call(lambda connection: connection.cursor(SSCursor))
+        cursor = self._call(sql, lambda connection: connection.cursor(SSCursor))
         try:
-            self._call(lambda _: cursor.execute(sql))
-            while found := self._call(lambda _: cursor.fetchmany(rows)):
+            self._call(sql, lambda _: cursor.execute(sql))
+            while found := self._call(sql, lambda _: cursor.fetchmany(rows)):
                 yield tuple(found)
         finally:
-            self._call(lambda _: cursor.close())
+            self._call(sql, lambda _: cursor.close())
 
     def described(self, query: str) -> Sequence[tuple[Any, ...]]:
         """The DB-API's description of the columns of a query."""
@@ -79,7 +82,7 @@ class MySqlSession:
                 cursor.execute(f"SELECT * FROM ({query}) AS r LIMIT 0")
                 return tuple(cursor.description)
 
-        return self._call(run)
+        return self._call(query, run)
 
     def explained(self, query: str) -> dict[str, Any]:
         """The first row of a query's plan, by column."""
@@ -91,7 +94,7 @@ class MySqlSession:
                 cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {query}")
                 return dict(cursor.fetchone())
 
-        return self._call(run)
+        return self._call(query, run)
 
     @property
     def is_open(self) -> bool:
@@ -133,14 +136,23 @@ class MySqlSession:
             _run(self._connection, f"SET {chosen}")
         return self._connection
 
-    def _call(self, function: Callable[[Any], _Result]) -> _Result:
+    def _call(self, sql: str, function: Callable[[Any], _Result]) -> _Result:
         require("MySQL", "mysql", "pymysql")
         import pymysql
 
+        what = "a connection"
         try:
-            return function(self._live())
+            connection = self._live()
+            what = named(sql)
+            return function(connection)
         except (pymysql.Error, OSError) as error:
-            raise mysql_error(error, self.place) from error
+            raise mysql_error(error, self.place, what) from error
+
+
+def named(sql: str) -> str:
+    """The verb of a statement and its first table, for messages."""
+    verb, table = sql.split(maxsplit=1)[0], _TABLE.search(sql)
+    return verb if table is None else f"{verb} on {table[1]}"
 
 
 def _run(connection: Any, sql: str) -> list[tuple[Any, ...]]:
@@ -172,21 +184,23 @@ def _arguments(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any]]:
     return f"{socket or f'{host}:{port}'}/{database}", database, arguments
 
 
-def mysql_error(error: Exception, place: str) -> ConnectxError:
-    """What an error of PyMySQL or of the server means."""
+def mysql_error(error: Exception, place: str, what: str) -> ConnectxError:
+    """What an error of PyMySQL or of the server means, which came for `what`."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1] if len(error.args) > 1 else error).rstrip(".")
     if code in _ROW:
         return RowRefusedError(f"{text}.")
     if code == _LOCK_TIMEOUT:
-        return LockTimeoutError(f"MySQL at {place} has a row locked: {text}.", next_step="The task tries again.")
+        return LockTimeoutError(
+            f"MySQL at {place} has a row of {what} locked: {text}.", next_step="The task tries again."
+        )
     if code in _PASSING or isinstance(error, OSError) or (not code and "closed" in text.lower()):
         return DatabaseUnavailableError(
-            f"MySQL at {place} cannot do it now: {text}.", next_step="The task tries again."
+            f"MySQL at {place} is not available for {what}: {text}.", next_step="The task tries again."
         )
     if code in _PERMISSION:
         return DatabasePermissionError(
-            f"MySQL at {place} does not allow it: {text}.",
+            f"MySQL at {place} does not allow {what}: {text}.",
             next_step="Grant the privilege, or correct connection.user or connection.password, and restart the task.",
         )
     if code in _MISSING:
@@ -194,5 +208,5 @@ def mysql_error(error: Exception, place: str) -> ConnectxError:
     if code in _MISMATCH:
         return TableMismatchError(f"MySQL at {place}: {text}.", next_step="Correct the table, and restart the task.")
     return DatabaseError(
-        f"MySQL at {place} refuses it: {text} (error {code}).", next_step="Correct the cause, and restart the task."
+        f"MySQL at {place} refuses {what}: {text} (error {code}).", next_step="Correct the cause, and restart the task."
     )

@@ -155,7 +155,7 @@ class PostgresSession:
         try:
             return function(*arguments)
         except (dbapi.Error, OSError, pa.ArrowInvalid) as error:  # the last two: a reader of rows, with libpq's text
-            raise typed_error(error, what) from error
+            raise typed_error(error, what, shown_place(self._uri)) from error
 
 
 def libpq_uri(url: str, user: str | None, password: str | None) -> str:
@@ -205,8 +205,9 @@ def connect_error(message: str, uri: str, keys: str = URL_KEYS) -> ConnectxError
     return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {reason}.", next_step=hint)
 
 
-def typed_error(error: Any, what: str) -> ConnectxError:
-    """What an error of a statement means."""
+def typed_error(error: Any, what: str, place: str) -> ConnectxError:
+    """What an error of a statement means, on the server at `place`."""
+    verb, server = what.split(maxsplit=1)[0], f"PostgreSQL at {place}"
     state = _state(error)
     details = {name: text.decode("utf-8", "replace") for name, text in getattr(error, "details", None) or ()}
     reason = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("ERROR:")[2].strip().split("\n")[0]
@@ -217,22 +218,23 @@ def typed_error(error: Any, what: str) -> ConnectxError:
         return RowRefusedError(message)
     if state.startswith(_PASSING) or (not state and _PASSES.search(str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
-        return passing(f"PostgreSQL could not do what was asked: {reason}.", next_step=_AGAIN)
+        return passing(f"{server} could not run {verb}: {reason}.", next_step=_AGAIN)
     if state.startswith(_PERMISSION):
         return DatabasePermissionError(
-            f"PostgreSQL does not allow it: {reason}.", next_step="Grant the privilege, and restart the task."
+            f"{server} does not allow {verb}: {reason}.", next_step="Grant the privilege, and restart the task."
         )
     if state.startswith(_MISSING) or "does not exist" in reason:
         return TableMissingError(
-            f"PostgreSQL does not find what a statement names: {reason}.",
+            f"{server} does not find what {verb} names: {reason}.",
             next_step="Create it, or correct the names of tables in the configuration, and restart the task.",
         )
     if state.startswith(_MISMATCH):
         return TableMismatchError(
-            f"The table does not fit: {reason}.", next_step="Correct the table or pk.fields, and restart the task."
+            f"The table in {server} does not fit: {reason}.",
+            next_step="Correct the table or pk.fields, and restart the task.",
         )
     return DatabaseError(
-        f"PostgreSQL refuses {what.split(maxsplit=1)[0]}: {message} (SQLSTATE {state or 'unknown'}).",
+        f"{server} refuses {verb}: {message} (SQLSTATE {state or 'unknown'}).",
         next_step="Correct the cause, and restart the task.",
     )
 

@@ -180,7 +180,10 @@ class RegistryClient:
                     f"The schema registry {self._url} refuses the login ({status}).",
                     next_step=f"Correct basic.auth.user.info beside {self._setting}.",
                 ) from error
-            raise ConversionError(f"The schema registry {self._url} refuses {what} ({status}): {said}.") from error
+            raise ConversionError(
+                f"The schema registry {self._url} refuses {what} ({status}): {said}.",
+                next_step=f"Correct the schema or {self._setting}, and restart the task.",
+            ) from error
         except (httpx.HTTPError, httpx2.HTTPError, OSError, json.JSONDecodeError) as error:
             raise self._unavailable(self._masked(str(error)) or type(error).__name__) from error
 

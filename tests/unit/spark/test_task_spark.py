@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from connectx.errors import SparkNotAwaitedError
+from connectx.errors import SparkNotAwaitedError, SparkStartError
 from connectx.spark.remote import RemoteSpark
 from connectx.spark.sessions import SparkProvider
 from connectx.spark.slices import SparkSessions, TaskSpark
@@ -37,3 +37,13 @@ def test_a_task_that_is_to_stop_waits_for_spark_no_longer(sessions: SparkSession
             polled.result(30)
     assert spark.gave_up
     assert not spark.used
+
+
+def test_a_worker_process_reports_why_the_clusters_spark_did_not_start() -> None:
+    sessions = RemoteSpark(lambda session_id: None)
+    sessions.fail("The local Spark driver ended with exit code 1.")
+    with pytest.raises(SparkStartError) as failed:
+        sessions.task_session()
+    reason = "The Spark of this worker's cluster did not start: The local Spark driver ended with exit code 1."
+    assert failed.value.message == reason
+    assert "spark=" not in failed.value.next_step

@@ -176,7 +176,9 @@ class ReplicationStream:
             return self._lost("it ended")
         if state == b"42601":
             return _no_walsender(self._uri, reason.decode("utf-8", "replace"))
-        return typed_error(_Refusal(state.decode(), (("PG_DIAG_MESSAGE_PRIMARY", reason),)), command)
+        return typed_error(
+            _Refusal(state.decode(), (("PG_DIAG_MESSAGE_PRIMARY", reason),)), command, shown_place(self._uri)
+        )
 
     def _lost(self, reason: str) -> DatabaseUnavailableError:
         place = shown_place(self._uri)

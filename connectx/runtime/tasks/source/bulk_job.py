@@ -298,7 +298,10 @@ def _batches_of(recipe: Recipe, records: pa.Table, batcher: Batcher) -> Iterator
     for topic, part, numbers in rows_by_topic(records, recipe.topic):
         partitions = recipe.partitions.get(topic)
         if partitions is None:
-            raise TransformError(f"A record goes to the topic {topic}, to which none went before.", next_step="")
+            raise TransformError(
+                f"Executors cannot write to {topic} yet: the task has not written to it.",
+                next_step="The worker sends this slice; set bulk.mode=never if it repeats.",
+            )
         for encoded in batcher.encode(part, topic, numbers, partitions, recipe.now_ms):
             if isinstance(encoded, UnfitRow):
                 why = "is larger than max.request.size" if encoded.partition is None else "names a missing partition"

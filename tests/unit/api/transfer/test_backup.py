@@ -97,8 +97,9 @@ def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: Path) -> N
 def test_what_is_no_export_is_told_in_one_sentence(content: Any, recorded: str, tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    with pytest.raises(BackupFileError, match=recorded):
+    with pytest.raises(BackupFileError, match=recorded) as found:
         Backup.read(path)
+    assert found.value.next_step
     with pytest.raises(BackupFileError, match="cannot be read"):
         Backup.read(tmp_path / "none.json")
 

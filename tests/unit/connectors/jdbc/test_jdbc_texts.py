@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pymysql
 import pytest
 
 from connectx.connectors.jdbc.criteria import Criteria, Position, TimestampSql
 from connectx.connectors.jdbc.database import numeric_type
 from connectx.connectors.jdbc.dialects import dialect_of
+from connectx.connectors.jdbc.mysql_session import mysql_error, named
 from connectx.connectors.jdbc.pages import Page
 from connectx.connectors.jdbc.source import JdbcSource
 from connectx.connectors.jdbc.tables import ColumnMapping, Selection, TableName, groups
@@ -203,3 +205,18 @@ def test_offsets_that_no_task_could_go_on_from_are_refused(
     with pytest.raises(ValueError, match=reason):
         JdbcSource.check_offsets({}, [(partition, offset)])
     JdbcSource.check_offsets({}, [({"table": "t"}, {"incrementing": 1}), ({"query": "query"}, None)])
+
+
+@pytest.mark.parametrize(
+    ("code", "sql", "recorded"),
+    [
+        (1205, "UPDATE `a b`.`t` SET x = 1", "MySQL at h/shop has a row of UPDATE on `a b`.`t` locked: no."),
+        (2013, "SELECT x FROM t", "MySQL at h/shop is not available for SELECT on t: no."),
+        (1142, "CREATE TABLE IF NOT EXISTS `t` (x INT)", "MySQL at h/shop does not allow CREATE on `t`: no."),
+        (1064, "SET x = 1", "MySQL at h/shop refuses SET: no (error 1064)."),
+    ],
+)
+def test_a_failed_statement_of_mysql_is_named_with_its_server(code: int, sql: str, recorded: str) -> None:
+    error = mysql_error(pymysql.err.OperationalError(code, "no"), "h/shop", named(sql))
+    assert error.message == recorded
+    assert error.next_step

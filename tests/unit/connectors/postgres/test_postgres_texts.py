@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from adbc_driver_manager import AdbcStatusCode, ProgrammingError
 
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.postgres_target import PostgresTarget
 from connectx.connectors.jdbc.target import TargetSettings, split_name
-from connectx.connectors.postgres.session import connect_error, identifier, libpq_uri, literal, shown_place
+from connectx.connectors.postgres.session import connect_error, identifier, libpq_uri, literal, shown_place, typed_error
 from connectx.connectors.postgres.types import arrow_type
 from connectx.errors import DatabaseError, DatabasePermissionError, DatabaseUnavailableError, TableMismatchError
 
@@ -65,6 +66,24 @@ def test_a_failed_connection_is_final_or_passes_and_hides_secrets(message: str, 
     assert type(error) is kind
     assert error.retriable is (kind is DatabaseUnavailableError)
     assert "secret" not in str(error)
+    assert error.next_step
+
+
+@pytest.mark.parametrize(
+    ("state", "recorded"),
+    [
+        ("40001", "PostgreSQL at h:5432/shop could not run INSERT: no. "),
+        ("42501", "PostgreSQL at h:5432/shop does not allow INSERT: no. "),
+        ("42P01", "PostgreSQL at h:5432/shop does not find what INSERT names: no. "),
+        ("42703", "The table in PostgreSQL at h:5432/shop does not fit: no. "),
+        ("XX000", "PostgreSQL at h:5432/shop refuses INSERT: no. (SQLSTATE XX000). "),
+    ],
+)
+def test_a_failed_statement_is_named_with_its_server(state: str, recorded: str) -> None:
+    details = [("PG_DIAG_MESSAGE_PRIMARY", b"no")]
+    failed = ProgrammingError("failed", status_code=AdbcStatusCode.UNKNOWN, sqlstate=state, details=details)
+    error = typed_error(failed, "INSERT INTO t VALUES (1)", "h:5432/shop")
+    assert str(error) == recorded + error.next_step
     assert error.next_step
 
 
