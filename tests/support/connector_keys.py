@@ -8,6 +8,7 @@ A page marks the place of a table by two comments that name the connector. Text 
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,8 @@ def _table(connector: str, plugins: Plugins) -> str:
 def _row(key: ConfigKey) -> str:
     default = key.row()["default"]
     shown = "required" if key.required else "" if default in (None, "") else f"`{default}`"
+    if "|" in shown:  # GitHub ends the cell there, and mkdocs shows the backslash of \|
+        shown = f"<code>{escape(str(default)).replace('|', '&#124;')}</code>"
     doc = re.sub(r"\s+", " ", key.doc).replace("|", "\\|")
     return f"| `{key.name}` | {key.type.lower()} | {shown} | {doc} |"
 

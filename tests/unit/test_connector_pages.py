@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from connectx.plugins.registry import Plugins
 from tests.support.connector_keys import PAGES, described, written
 
+KEYS = re.compile(r"<!-- keys of \w+: begin -->\n(.*?)<!--", re.DOTALL)
 PAGE_NAMES = sorted(path.name for path in PAGES.glob("*.md"))
 
 
@@ -14,6 +17,8 @@ PAGE_NAMES = sorted(path.name for path in PAGES.glob("*.md"))
 def test_the_tables_of_keys_are_those_of_the_definitions(name: str) -> None:
     page = (PAGES / name).read_text(encoding="utf-8")
     assert page == written(page, Plugins()), "run python -m tests.support.connector_keys"
+    rows = [row for table in KEYS.findall(page) for row in table.splitlines()]
+    assert [row for row in rows if len(re.findall(r"(?<!\\)\|", row)) != 5] == []
 
 
 def test_every_connector_that_ships_has_its_keys_on_a_page_and_a_row_in_the_overview() -> None:
