@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from connectx.model.configdef import REQUIRED, ConfigDef, ConfigKey, Validator
 from connectx.model.group import ProtocolVersion
+from connectx.model.header_rules import HEADER_RULES, HeaderRule, header_rules
 from connectx.model.states import ExactlyOnceSupport
 from connectx.model.validators import addresses, at_least, between, one_of
 
@@ -411,8 +412,13 @@ class WorkerKeys:
     access_control_allow_methods = WorkerKey[str](
         "access.control.allow.methods", str, "", doc="HTTP methods that such origins may use, separated by commas."
     )
-    response_http_headers_config = WorkerKey[str](
-        "response.http.headers.config", str, "", doc="Headers to add to or set in every REST response."
+    response_http_headers_config = WorkerKey[tuple[HeaderRule, ...]](
+        "response.http.headers.config",
+        str,
+        "",
+        validator=HEADER_RULES,
+        read=header_rules,
+        doc="Headers to add to or set in every REST response.",
     )
     rest_auth_basic_file = WorkerKey[str | None](
         "rest.auth.basic.file", str, None, doc="File of users and passwords that REST asks for."

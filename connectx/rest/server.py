@@ -34,6 +34,7 @@ from connectx.rest.openapi import openapi
 from connectx.rest.operations import OPERATIONS, Operation
 from connectx.rest.request_handler import Limits, RequestHandler
 from connectx.rest.resources import Resources
+from connectx.rest.response_headers import ResponseHeaders
 from connectx.rest.services import API_VERSION, Ask, OffsetEntry, Services
 from connectx.rest.tls import server_context
 
@@ -114,7 +115,8 @@ class RestServer:
             document = openapi(place.operations, version=API_VERSION, schemes=schemes)
             app = create_app(place.operations, Resources(handler), AdminResources(handler, document))
             guard = Guard(app, self._allowed_hosts(listening), _origins(config), credentials, self._limits.max_requests)
-            self._servers.append(QuietServer(_with_cors(guard, config), context))
+            answering = ResponseHeaders(_with_cors(guard, config), config.response_http_headers_config)
+            self._servers.append(QuietServer(answering, context))
         # uvicorn's log goes where the user's logging sends it, and nowhere when there is none.
         logging.getLogger("uvicorn").addHandler(_QUIET)
         self._thread = threading.Thread(

@@ -8,6 +8,8 @@ import os
 import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -320,6 +322,18 @@ def test_admin_operations_can_be_off_or_have_a_listener_of_their_own(serve: Serv
     assert [httpx.get(url + "/admin/loggers").status_code for url in (admin, main)] == [200, 404]
     assert [httpx.get(url + "/connectors").status_code for url in (admin, main)] == [404, 200]
     assert "/admin/loggers" not in httpx.get(main + "/openapi.json").json()["paths"]
+
+
+def test_configured_headers_are_in_every_response(serve: Serve) -> None:
+    rules = (
+        'set Server:mine, "add Cache-Control: no-store, private", add Vary: a, add Vary: b, setDate Expires: 3600000'
+    )
+    worker = serve(settings={"response.http.headers.config": rules})
+    for path in ("/connectors", "/nothing"):
+        headers = httpx.get(worker.url + path).headers
+        assert (headers.get_list("server"), headers["cache-control"]) == (["mine"], "no-store, private")
+        assert headers.get_list("vary") == ["a", "b"]
+        assert parsedate_to_datetime(headers["expires"]) > datetime.now(UTC)
 
 
 # ------------------------------------------------------------------------------------------------------------ limits
