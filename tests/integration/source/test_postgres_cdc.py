@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 import connectx as cx
 from connectx.connectors.postgres.cdc.catalog import Catalog
@@ -547,6 +549,7 @@ def without_the_last_commit_of(worker: str, events: EventLog, folder: Path) -> E
     return EventLog.from_jsonl(path)
 
 
+@pytest.mark.parametrize("shop", ["sql"], indirect=True)
 def test_killed_workers_lose_and_double_no_change(
     spark_provider: SparkProvider, shop: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -600,3 +603,67 @@ def test_killed_workers_lose_and_double_no_change(
         (stored,) = connector.offsets.get()
         assert stored["partition"] == {"server": shop.name}
         assert stored["offset"]["lsn"] == stored["offset"]["lsn_commit"]
+
+
+def lake_rows(path: Path) -> list[tuple[int, str, Decimal]]:
+    """The rows of a Delta table."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    columns = DeltaTable(path).to_pyarrow_table(columns=["id", "name", "price"]).to_pydict().values()
+    return sorted(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("shop", ["auto"], indirect=True)
+def test_delta_tables_equal_those_in_postgresql_after_the_workers_of_source_and_sink_were_killed(
+    spark_provider: SparkProvider, shop: Captured, tmp_path: Path
+) -> None:
+    tables = ("orders", "stock")
+    for name in tables:
+        shop.sql(f"CREATE TABLE {name} (id int PRIMARY KEY, name text, price numeric(9,2))")
+        shop.sql(f"INSERT INTO {name} SELECT n, 'old', n / 3.0 FROM generate_series(1, 200) n")
+    topics = {f"{shop.name}.public.{name}": name for name in tables}
+    typed = {f"{side}.converter": "org.apache.kafka.connect.json.JsonConverter" for side in ("key", "value")}
+    lake = {
+        **{"connector.class": "DeltaSink", "path": str(tmp_path), "flush.interval.ms": "200"},
+        **{"topics": ",".join(topics), "topic.to.table.map": ",".join(map(":".join, topics.items()))},
+        **{"value.envelope": "debezium", "insert.mode": "upsert", "delete.enabled": "true"},
+        **{"pk.mode": "record_key", "pk.fields": "id"},
+    }
+
+    def change(number: int) -> None:
+        """One transaction that inserts, updates, deletes and changes a key in both tables."""
+        base = 1000 + 10 * number
+        shop.transaction(
+            *(
+                statement
+                for name in tables
+                for statement in (
+                    f"INSERT INTO {name} SELECT n, 'new', n / 7.0 FROM generate_series({base}, {base + 5}) n",
+                    f"UPDATE {name} SET price = price + 1, name = 'in {number}' WHERE id % 40 = {number}",
+                    f"DELETE FROM {name} WHERE id IN ({base}, {number + 1})",
+                    f"UPDATE {name} SET id = id + 100000 WHERE id = {base + 1}",
+                    f"UPDATE {name} SET name = 'moved' WHERE id = {base + 100001}",
+                )
+            )
+        )
+
+    def is_in_lake(number: int) -> bool:
+        return all(any(row[0] == 1005 + 10 * number for row in lake_rows(tmp_path / name)) for name in tables)
+
+    with cx.Cluster(workers=3, config=EOS) as cluster:
+        cluster.create("cdc", shop.config(snapshot_fetch_size=50, max_batch_size=20, max_queue_size=50) | typed)
+        cluster.create("lake", {**lake, **typed})
+        for number in range(30):
+            change(number)
+            if number == 10:
+                until(lambda: is_in_lake(5), "changes in the lake")
+                owner_of(cluster, "cdc-0").kill()
+            elif number == 20:
+                until(lambda: is_in_lake(15), "changes by the next owner of the source")
+                owner_of(cluster, "lake-0").kill()
+        rows = {name: shop.sql(f"SELECT id, name, price::text FROM {name} ORDER BY id") for name in tables}
+        wanted = {name: [(key, text, Decimal(price)) for key, text, price in found] for name, found in rows.items()}
+        until(lambda: {name: lake_rows(tmp_path / name) for name in tables} == wanted, "equal tables", 2 * WAIT_S)
+        verdict = cluster.check(timeout=WAIT_S).require_valid()
+        found = {checked.place: checked.found for checked in verdict.checked if checked.connectors == ("lake",)}
+        assert found == {f"table {name}": len(wanted[name]) for name in tables}
