@@ -321,6 +321,9 @@ class SourceTask(Shown):
         Called once per commit for each source partition whose offset changed.
         """
 
+    def abandon(self) -> None:
+        """In place of `stop` when the worker was killed: drop connections without finishing anything."""
+
     def stop(self) -> None:
         """Release what `start` took."""
 

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from connectx.connectors.jdbc.source import JdbcSource
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Slice
 from tests.support.profiles import dotted
+from tests.support.waiting import until
 
 
 class Boundaries:
@@ -123,3 +126,18 @@ def sqlite(path: Path, *statements: str) -> str:
     connection.commit()
     connection.close()
     return f"jdbc:sqlite:{path}"
+
+
+def duckdb_file(path: Path, *statements: str) -> str:
+    """Run statements in a file of DuckDB, as soon as nothing else has it open, and return its URL."""
+
+    def connected() -> duckdb.DuckDBPyConnection | None:
+        try:
+            return duckdb.connect(str(path))
+        except duckdb.Error:
+            return None
+
+    with until(connected, "the file to be free") as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return f"jdbc:duckdb:{path}"

@@ -222,6 +222,10 @@ class JdbcSource(SourceConnector):
             """Close the connection."""
             self._database.close()
 
+        def abandon(self) -> None:
+            """Drop the connection, so that a file of DuckDB is free and a server ends what it holds for this task."""
+            self._database.close()
+
         # -------------------------------------------------------------------------------------------- inner parts
 
         @contextmanager

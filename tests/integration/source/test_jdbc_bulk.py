@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from connectx.core.messages import TaskFailed
 from connectx.errors import TableMismatchError, TableMissingError
 from connectx.model.events import EventKind
 from connectx.plugins.bulk_slice import BulkSlice
+from tests.support.clusters import owner_of
 from tests.support.jdbc import Source, source_config
 from tests.support.jdbc_shops import MariaShop, Shop
 from tests.support.profiles import EOS, JSON
@@ -267,26 +269,31 @@ def test_max_connections_limits_how_many_parts_are_read_at_a_time(shop: Shop, sp
 # ---------------------------------------------------------------------------------------------------- in a cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(make_cluster: Callable[..., cx.Cluster]) -> Iterator[cx.Cluster]:
-    with make_cluster(workers=2, config=EOS) as made:
+    with make_cluster(workers=3, config=EOS) as made:
         yield made
 
 
-def test_a_worker_that_is_killed_while_its_job_sends_loses_and_doubles_no_row(cluster: cx.Cluster, shop: Shop) -> None:
+def test_workers_that_are_killed_while_their_jobs_send_lose_and_double_no_row(
+    cluster: cx.Cluster, shop: Shop, maria: MariaShop
+) -> None:
     fill_postgres(shop)
-    prefix = f"{shop.schema}-"
-    config = config_of(shop, "incrementing", topic_prefix=prefix, bulk_mode="always", table_whitelist="v")
-    del config["tables"]
-    # Batches of a few records, so that a job sends for seconds.
-    slowly = {"producer.override.batch.size": "2000", "tasks.max": "1"}
-    connector = cluster.create("shop", {**config, **slowly})
-    connector.wait("RUNNING", timeout=WAIT_S)
-    with held_while_sending(cluster.bootstrap_servers, f"{prefix}v"):
-        owner = next(worker.name for worker in cluster.workers if "shop-0" in worker.tasks)
-        cluster.kill(owner)
-    read = cx.read_topic(f"{prefix}v", cluster.bootstrap_servers, at_least=ROWS, timeout=2 * WAIT_S)
-    assert [value["id"] for value in map(json.loads, read["value"])] == list(range(3, 3 * ROWS + 1, 3))
+    fill_mariadb(maria)
+    with ExitStack() as held:
+        for filled in (shop, maria):
+            prefix = f"{filled.schema}-"
+            config = config_of(filled, "incrementing", topic_prefix=prefix, bulk_mode="always", table_whitelist="v")
+            del config["tables"]
+            # Batches of a few records, so that a job sends for seconds.
+            slowly = {"producer.override.batch.size": "2000", "tasks.max": "1"}
+            cluster.create(filled.schema, {**config, **slowly}).wait("RUNNING", timeout=WAIT_S)
+            held.enter_context(held_while_sending(cluster.bootstrap_servers, f"{prefix}v"))
+        for owner in {owner_of(cluster, f"{filled.schema}-0").name for filled in (shop, maria)}:
+            cluster.kill(owner)
+    for filled in (shop, maria):
+        read = cx.read_topic(f"{filled.schema}-v", cluster.bootstrap_servers, at_least=ROWS, timeout=2 * WAIT_S)
+        assert [value["c"] for value in map(json.loads, read["value"])] == [f"ü{n}" for n in range(1, ROWS + 1)]
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
-    assert [checked.found for checked in verdict.checked] == [ROWS]
+    assert [checked.found for checked in verdict.checked] == [ROWS, ROWS]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ import pytest
 import connectx as cx
 from connectx.errors import DatabaseError, DatabasePermissionError, TableMismatchError, TableMissingError
 from connectx.plugins.api import RetriableError
-from tests.support.jdbc import Source, source_config, sqlite, values_of
+from tests.support.clusters import owner_of
+from tests.support.jdbc import Source, duckdb_file, source_config, sqlite, values_of
 from tests.support.jdbc_shops import MariaShop, Shop
 from tests.support.profiles import EOS, JSON
 from tests.support.waiting import WAIT_S, until
@@ -183,45 +185,72 @@ def test_a_lost_connection_is_made_again_and_no_row_is_lost(shop: Shop) -> None:
 # ---------------------------------------------------------------------------------------------------- in a cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
     with cx.Cluster(workers=2, config=EOS) as made:
         yield made
 
 
-def test_killed_workers_lose_and_double_no_row_and_a_new_table_is_read(cluster: cx.Cluster, tmp_path: Path) -> None:
-    path = tmp_path / "shop.db"
-    columns = "(id INTEGER PRIMARY KEY, name TEXT NOT NULL)"
-    rows = "WITH RECURSIVE c(n) AS (SELECT {} UNION ALL SELECT n + 1 FROM c WHERE n < {}) SELECT n, 'row ' || n FROM c"
-    url = sqlite(path, "PRAGMA journal_mode = wal", f"CREATE TABLE a {columns}", f"CREATE TABLE b {columns}",
-                 f"INSERT INTO a {rows.format(1, 3000)}", f"INSERT INTO b {rows.format(1, 500)}")  # fmt: skip
-    config = {
-        **source_config(url, "incrementing", batch_max_rows=100, table_poll_interval_ms=200, poll_interval_ms=50),
-        "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
-        "topic.prefix": "jdbc-",
-        "tasks.max": "2",
-        **JSON,
+@pytest.fixture
+def databases(shop: Shop, maria: MariaShop, tmp_path: Path) -> dict[str, tuple[str, Callable[..., object]]]:
+    """URL of each database by its name, and what runs statements there."""
+    files = {"sqlite": tmp_path / "shop.db", "duckdb": tmp_path / "shop.duckdb"}
+    return {
+        "sqlite": (sqlite(files["sqlite"], "PRAGMA journal_mode = wal"), partial(sqlite, files["sqlite"])),
+        "duckdb": (duckdb_file(files["duckdb"]), partial(duckdb_file, files["duckdb"])),
+        "mariadb": (maria.uri, lambda *statements: [maria.sql(statement) for statement in statements]),
+        "postgres": (shop.uri, lambda *statements: [shop.sql(statement) for statement in statements]),
     }
-    connector = cluster.create("shop", config)
-    connector.wait("RUNNING", timeout=WAIT_S)
-    cx.read_topic("jdbc-a", cluster.bootstrap_servers, at_least=100, timeout=WAIT_S)
-    owner = next(worker.name for worker in cluster.workers if "shop-0" in worker.tasks)
-    cluster.kill(owner)
-    sqlite(path, f"INSERT INTO a {rows.format(3001, 3500)}", f"CREATE TABLE c {columns}",
-           f"INSERT INTO c {rows.format(1, 200)}")  # fmt: skip
-    counts = {"jdbc-a": 3500, "jdbc-b": 500, "jdbc-c": 200}
+
+
+def rows_to(table: str, first: int, last: int) -> str:
+    """A statement that inserts numbered rows."""
+    return f"INSERT INTO {table} VALUES " + ", ".join(f"({n}, 'row {n}')" for n in range(first, last + 1))
+
+
+def test_killed_workers_lose_and_double_no_row_of_any_database_and_a_new_table_is_read(
+    cluster: cx.Cluster, databases: dict[str, tuple[str, Callable[..., object]]], shop: Shop
+) -> None:
+    columns = "(id INTEGER PRIMARY KEY, name VARCHAR(20) NOT NULL)"
+    for name, (url, run) in databases.items():
+        run(f"CREATE TABLE a {columns}", f"CREATE TABLE b {columns}", rows_to("a", 1, 1_000), rows_to("b", 1, 100))
+        config = source_config(
+            url,
+            "incrementing",
+            incrementing_column_name="id",
+            batch_max_rows=100,
+            table_poll_interval_ms=200,
+            poll_interval_ms=50,
+            connection_backoff_ms=50,
+            topic_prefix=f"{name}-",
+            tasks_max=2,
+        )
+        own = {"schema.pattern": shop.schema} if name == "postgres" else {}
+        alias = {"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector"}
+        cluster.create(name, {**config, **own, **alias, **JSON})
+    until(lambda: sum(len(worker.tasks) for worker in cluster.workers) == 2 * len(databases), "all tasks", WAIT_S)
+    cx.read_topic("postgres-a", cluster.bootstrap_servers, at_least=100, timeout=WAIT_S)
+    owner = owner_of(cluster, "postgres-0")
+    assert {task.partition("-")[0] for task in owner.tasks} == set(databases), "it has a task of each database"
+    for _, run in databases.values():
+        run(rows_to("a", 1_001, 1_250))
+    owner.kill()
+    for _, run in databases.values():
+        run(rows_to("a", 1_251, 1_500))
+    databases["sqlite"][1](f"CREATE TABLE c {columns}", rows_to("c", 1, 100))
+    counts = {f"{name}-{table}": count for name in databases for table, count in (("a", 1_500), ("b", 100))}
+    counts["sqlite-c"] = 100
     for topic, count in counts.items():
         read = cx.read_topic(topic, cluster.bootstrap_servers, at_least=count, timeout=2 * WAIT_S)
-        assert [value["id"] for value in map(json.loads, read["value"])] == list(range(1, count + 1))
-    until(lambda: {t for w in cluster.workers for t in w.tasks} >= {"shop-0", "shop-1"}, "both tasks", WAIT_S)
+        assert [value["id"] for value in map(json.loads, read["value"])] == list(range(1, count + 1)), topic
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
     assert {checked.place: checked.found for checked in verdict.checked} == {
         f"topic {topic}": count for topic, count in counts.items()
     }
-    stored = {"partition": {"protocol": "1", "table": "a"}, "offset": {"incrementing": 3500}}
-    assert stored in connector.offsets.get()
-    sqlite(path, "UPDATE a SET name = 'other' WHERE id = 7")
+    stored = {"partition": {"protocol": "1", "table": "a"}, "offset": {"incrementing": 1_500}}
+    assert stored in cluster["sqlite"].offsets.get()
+    databases["mariadb"][1]("UPDATE a SET name = 'other' WHERE id = 7")
     verdict = cluster.check(timeout=0)
     assert verdict.answer == "unknown", verdict
     assert "rows of the source or the connector's configuration were changed meanwhile" in "".join(verdict.reasons)

@@ -111,6 +111,7 @@ class SourceWorld:
         self._setup = setup
         self._runner = runner
         self._core = core
+        self._started = False
         self._clock = runner.services.clock
         self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS, runner.stopping)
         self._context = SourceContext(
@@ -199,7 +200,7 @@ class SourceWorld:
             case NotifyCommitted():
                 self._notify_committed(effect)
             case StopPlugin():
-                self._stop_plugin()
+                self._end_plugin("stop", self._setup.plugin.stop)
             case CloseProducer():
                 self._close_producer()
             case AwaitCommand():
@@ -232,9 +233,11 @@ class SourceWorld:
             log.warning("Spark of %s could not be interrupted\n%s", self._setup.task, trace)
 
     def release(self) -> None:
-        """The thread ends: close the producers as they are, and the Spark session."""
+        """Close producers, plugin and Spark session as they are. Only the session is left after an orderly end."""
         self._producer.abandon()
         self._copier.abandon()
+        if self._started:
+            self._end_plugin("abandon", self._setup.plugin.abandon)
         self._spark.release()
 
     # ------------------------------------------------------------------------------------------------ the plugin
@@ -243,6 +246,7 @@ class SourceWorld:
         if not self._setup.loop.exactly_once:
             self._producer.init()
         plugin = self._setup.plugin
+        self._started = True
         plugin.start(self._setup.task_config, self._context)
         self._spark.need(self._setup.modules())
         return PluginStarted(dict(plugin.partition))
@@ -279,11 +283,13 @@ class SourceWorld:
         except Exception as error:
             log.warning("%s: committed() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
-    def _stop_plugin(self) -> None:
+    def _end_plugin(self, name: str, end: Callable[[], None]) -> None:
+        """Call the plugin's `stop` or `abandon`."""
+        self._started = False
         try:
-            self._setup.plugin.stop()
+            end()
         except Exception as error:
-            log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+            log.warning("%s: %s() failed\n%s", self._setup.task, name, self._setup.masked(trace_of(error)))
 
     # ---------------------------------------------------------------------------------------------- the producer
 
