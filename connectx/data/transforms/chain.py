@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -145,19 +146,42 @@ def _applied(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Ta
     try:
         return [_checked(step, step.transform.apply(table))]
     except Exception as error:
-        if table.num_rows == 1 or _refuses_all(step, table):
-            failures += [Failure(row, step.alias, type(step.transform), error) for row in one(table[ROW]).to_pylist()]
+        refusal = _refusal(step, table)
+        if refusal is not None:
+            return _refused(step, table, refusal, failures)
+        if table.num_rows == 1:
+            failures += _failed(step, table, error)
             return []
         half = table.num_rows // 2
         return [*_applied(step, table.slice(0, half), failures), *_applied(step, table.slice(half), failures)]
 
 
-def _refuses_all(step: Step, table: pa.Table) -> bool:
+def _refusal(step: Step, table: pa.Table) -> Exception | None:
+    """The error that the transformation raises for these columns without any row."""
     try:
         step.transform.apply(table.slice(0, 0))
-    except Exception:
-        return True
-    return False
+    except Exception as error:
+        return error
+    return None
+
+
+def _refused(step: Step, table: pa.Table, refusal: Exception, failures: list[Failure]) -> list[pa.Table]:
+    """Rows of columns that the transformation refuses: a null passes if it passes among nulls alone."""
+    sides = [side for side in ("key", "value") if side in step.transform.reads and side in table.column_names]
+    there = pa.array(np.any([one(table[side]).is_valid() for side in sides] or [np.ones(table.num_rows, bool)], axis=0))
+    failures += _failed(step, table.filter(there), refusal)
+    nulls = table.filter(pc.invert(there))
+    for side in sides:
+        nulls = nulls.set_column(nulls.column_names.index(side), side, pa.nulls(nulls.num_rows))
+    try:
+        return [_checked(step, step.transform.apply(nulls))] if nulls.num_rows else []
+    except Exception as error:
+        failures += _failed(step, nulls, error)
+        return []
+
+
+def _failed(step: Step, table: pa.Table, error: Exception) -> list[Failure]:
+    return [Failure(row, step.alias, type(step.transform), error) for row in one(table[ROW]).to_pylist()]
 
 
 def _checked(step: Step, table: pa.Table) -> pa.Table:

@@ -54,7 +54,9 @@ class Fields:
         self._side = side
         array = one(table[side])
         self.valid: pa.Array | None = array.is_valid() if array.null_count else None
-        if pa.types.is_null(array.type):
+        self.empty: bool = pa.types.is_null(array.type)
+        """Keys or values have no type, so that there are no fields to change."""
+        if self.empty:
             array = pa.array([], pa.struct([]))
         if not pa.types.is_struct(array.type):
             raise TransformError(f"Only Struct objects supported for [{purpose}], found: {array.type}")
@@ -63,11 +65,6 @@ class Fields:
         self.columns: dict[str, Column] = {
             field.name: (field, values) for field, values in zip(array.type, kept.flatten(), strict=True)
         }
-
-    @property
-    def empty(self) -> bool:
-        """True when no row has a key or value."""
-        return self.valid is not None and self.count == 0
 
     def beside(self, name: str) -> pa.Array:
         """Another column of the table, for the rows that have fields."""

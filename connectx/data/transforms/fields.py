@@ -239,9 +239,9 @@ class ExtractField(SideTransform):
     def apply(self, table: pa.Table) -> pa.Table:
         """Null where there is no key or value, or no such parent."""
         values, schema = one(table[self.side]), NO_NAME
-        if values.null_count == len(values):
-            return table
         for name in self._path:
+            if pa.types.is_null(values.type):
+                break
             if not pa.types.is_struct(values.type):
                 raise TransformError(f"Only Struct objects supported for [field extraction], found: {values.type}")
             index = values.type.get_field_index(name)
@@ -267,7 +267,7 @@ class HoistField(SideTransform):
     def apply(self, table: pa.Table) -> pa.Table:
         """Also around null."""
         values = one(table[self.side])
-        field = table.schema.field(self.side).with_name(self.settings["field"]).with_nullable(bool(values.null_count))
+        field = table.schema.field(self.side).with_name(self.settings["field"])
         return replaced(table, self.side, pa.StructArray.from_arrays([values], fields=[field]))
 
 
