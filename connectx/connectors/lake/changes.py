@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.lake.columns import VALUE, columns_of, fitted
+from connectx.connectors.lake.columns import VALUE, columns_of, fitted, nullable
 from connectx.errors import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"
@@ -118,7 +118,7 @@ def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Change
 
 def last_changes(changes: Sequence[pa.Table], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
     """The last change of each key, in these columns and `DELETED`, of tables in the order of their records."""
-    wide = schema.append(pa.field(DELETED, pa.bool_()))
+    wide = nullable(schema).append(pa.field(DELETED, pa.bool_()))  # deletions have no more than a key
     rows = pa.concat_tables([fitted(table, wide) for table in changes])
     numbered = rows.select(list(key)).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     numbered = numbered.rename_columns([*map(str, range(len(key))), "row"])

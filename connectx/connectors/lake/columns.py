@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectx.errors import TableMismatchError
 
@@ -151,6 +152,21 @@ def fitted_by_halves(
     cuts = ((0, half), (half,))
     parts = [fitted_by_halves(columns.slice(*cut), places.slice(*cut), schema, refuse) for cut in cuts]
     return pa.concat_tables([part for part, _ in parts]), pa.concat_tables([place for _, place in parts])
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same columns, none of them required."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def required_nulls(rows: pa.Table) -> dict[int, str]:
+    """Numbers of the rows that have null in a required column of their table, with the cause."""
+    found: dict[int, str] = {}
+    for field in rows.schema:
+        if not field.nullable and rows[field.name].null_count:
+            cause = f"the column {field.name} is required, and the record has no value for it"
+            found |= dict.fromkeys(pc.indices_nonzero(pc.is_null(rows[field.name])).to_pylist(), cause)
+    return found
 
 
 def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.DataType:

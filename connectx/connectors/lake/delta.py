@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
+from connectx.connectors.lake.constraints import Constraints
 from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
@@ -170,8 +171,12 @@ class DeltaLakeTable:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Columns of the snapshot."""
-        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+        """Columns of the snapshot; generated ones are not required in records."""
+        if self._table is None:
+            return None
+        generated = Constraints.of(self._table).generated
+        fields = pa.schema(self._table.schema().to_arrow())
+        return pa.schema([field.with_nullable(field.nullable or field.name in generated) for field in fields])
 
     def refresh(self) -> None:
         """Read the newest snapshot.
@@ -202,6 +207,13 @@ class DeltaLakeTable:
             held = {partition: self._table.transaction_version(self._app_id(partition)) for partition in partitions}
         return {partition: offset for partition, offset in held.items() if offset is not None}
 
+    def refused(self, rows: pa.Table) -> Mapping[int, str]:
+        """Rows that violate CHECK constraints or invariants of columns."""
+        if self._table is None:
+            return {}
+        with self._errors():
+            return Constraints.of(self._table).refused(rows)
+
     def append(self, pending: Pending, schema: pa.Schema) -> None:
         """One commit with rows and offsets on top of the snapshot; a missing table is created before.
 
@@ -216,7 +228,7 @@ class DeltaLakeTable:
             try:
                 write_deltalake(
                     table,
-                    pending.table(schema),
+                    Constraints.of(table).written(pending.table(schema)),
                     mode="append",
                     schema_mode="merge",
                     target_file_size=self._file_bytes,
@@ -237,8 +249,9 @@ class DeltaLakeTable:
         table = self._prepare(schema)
         version = table.version()
         properties = CommitProperties(app_transactions=self._ends(pending), max_commit_retries=0)
-        changes = last_changes([rows for _, rows in pending.rows], schema, key)
-        assigned = {_quoted(name): f"s.{_quoted(name)}" for name in schema.names}
+        changes = Constraints.of(table).written(last_changes([rows for _, rows in pending.rows], schema, key))
+        changes = _required(changes, schema, key)
+        assigned = {_quoted(name): f"s.{_quoted(name)}" for name in changes.column_names if name != DELETED}
         with self._errors():
             try:
                 merger = table.merge(
@@ -284,8 +297,10 @@ class DeltaLakeTable:
         """A folder in the table's own.
 
         Raises:
-            NotStageableError: the table is partitioned, or executors cannot use its storage with these options.
+            NotStageableError: the table is partitioned or has constraints, or executors cannot use its storage with
+                these options.
         """
+        self._check_unconstrained()
         if self._table is not None and self._table.metadata().partition_columns:
             raise NotStageableError(f"{self.name} is partitioned; the worker writes it.")
         try:
@@ -311,12 +326,14 @@ class DeltaLakeTable:
 
         Raises:
             ConflictError: the log has another commit that this one cannot follow.
+            NotStageableError: the table has got constraints since.
         """
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
 
         assert self._table is not None, "files are staged for a table that exists"
+        self._check_unconstrained()
         now_ms = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [
             AddAction(path, size_bytes, {}, now_ms, True, statistics)
@@ -420,6 +437,11 @@ class DeltaLakeTable:
             )
         check_partitioning(self.name, self._partition_by, metadata.partition_columns)
 
+    def _check_unconstrained(self) -> None:
+        constraints = None if self._table is None else Constraints.of(self._table)
+        if constraints is not None and constraints.any:
+            raise NotStageableError(f"{self.name} has constraints: {constraints}. Only the worker checks them.")
+
     def _app_id(self, partition: TopicPartition) -> str:
         return f"connectx/{self._group_id}/{partition.topic}/{partition.partition}"
 
@@ -442,6 +464,22 @@ def _delta_errors(place: str) -> AbstractContextManager[None]:
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.RecordBatch]:
     return cast(list[pa.RecordBatch], fitted(pa.Table.from_batches([batch]), schema).to_batches())
+
+
+def _required(changes: pa.Table, schema: pa.Schema, key: Sequence[str]) -> pa.Table:
+    """Changes whose required columns have no nulls: otherwise the library would make the table's columns optional.
+
+    Deletions get the values of another row there, which nothing reads. If all are deletions, keys are enough.
+    """
+    written = pc.indices_nonzero(pc.invert(changes[DELETED]))
+    if not len(written):
+        return changes.select([*key, DELETED])
+    rows = pa.array(range(changes.num_rows), pa.uint64())
+    for at, field in enumerate(changes.schema):
+        if field.name != DELETED and not schema.field(field.name).nullable:
+            column = changes[field.name].take(pc.if_else(pc.is_null(changes[field.name]), written[0], rows))
+            changes = changes.set_column(at, field.with_nullable(False), column)
+    return changes
 
 
 def _quoted(name: str) -> str:

@@ -140,7 +140,8 @@ class IcebergTable:
         """Columns of the current schema."""
         if self._table is None:
             return None
-        return pa.schema([(field.name, normal_type(field.type)) for field in self._table.schema().as_arrow()])
+        fields = self._table.schema().as_arrow()
+        return pa.schema([pa.field(field.name, normal_type(field.type), field.nullable) for field in fields])
 
     def refresh(self) -> None:
         """Read the newest metadata.
@@ -166,6 +167,10 @@ class IcebergTable:
         properties = {} if self._table is None else self._table.properties
         keys = {partition: self._key(partition) for partition in partitions}
         return {partition: int(properties[key]) for partition, key in keys.items() if key in properties}
+
+    def refused(self, rows: pa.Table) -> Mapping[int, str]:
+        """Nothing: a table has no constraints besides required columns."""
+        return {}
 
     def append(self, pending: Pending, schema: pa.Schema) -> None:
         """One transaction with columns, rows and offsets; a missing table is created before.

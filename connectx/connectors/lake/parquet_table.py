@@ -7,7 +7,7 @@ file's metadata. The files of a partition are a chain, and `open` takes its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -72,6 +72,10 @@ class ParquetTable:
     def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Ends of the last files."""
         return {partition: self._ends[partition] for partition in partitions if partition in self._ends}
+
+    def refused(self, rows: pa.Table) -> Mapping[int, str]:
+        """Nothing: files have no constraints."""
+        return {}
 
     def append(self, pending: Pending, schema: pa.Schema) -> None:
         """One file for each partition.

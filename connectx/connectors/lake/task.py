@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, changes_of, check_keys
-from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves
+from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves, required_nulls
 from connectx.connectors.lake.settings import LakeSettings, upsert_problems
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
@@ -107,6 +107,9 @@ class LakeTable(Protocol):
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Offsets after the last rows of these partitions, where the table holds any."""
+
+    def refused(self, rows: pa.Table) -> Mapping[int, str]:
+        """Numbers of the rows that violate the table's constraints, with the cause."""
 
     def append(self, pending: Pending, schema: pa.Schema) -> None:
         """Commit rows and offsets together, on top of the state that was read last.
@@ -406,7 +409,7 @@ class LakeTask(SinkTask):
         needed, _ = self._schemas(schema, columns.schema, table)
         if not needed.equals(schema):
             raise NotStageableError(f"The records change the columns of {table.name}; the worker does that.")
-        columns, _ = self._fitting(columns, places, schema, partition.topic, table.name)
+        columns, _ = self._fitting(columns, places, schema, partition.topic, table)
         return columns
 
     def _remove(self, token: str, kept: Set[str]) -> None:
@@ -453,7 +456,7 @@ class LakeTask(SinkTask):
         parts: list[tuple[TopicPartition, pa.Table]] = []
         if columns.num_rows:
             pending.schema, held = self._schemas(pending.schema, columns.schema, table)
-            columns, places = self._fitting(columns, places, held, topic, table.name)
+            columns, places = self._fitting(columns, places, held, topic, table)
             for partition in batch.ranges:
                 mine = columns
                 if len(batch.ranges) > 1:
@@ -498,14 +501,21 @@ class LakeTask(SinkTask):
         return schema, schema.append(pa.field(DELETED, pa.bool_()))
 
     def _fitting(
-        self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: str
+        self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: LakeTable
     ) -> tuple[pa.Table, pa.Table]:
-        """Columns of the table, and the places of the rows; a row whose value does not fit is reported and left out."""
+        """Columns of the table, and the places of the rows; a row that the table refuses is reported and left out."""
 
         def refuse(place: Mapping[str, Any], cause: str) -> None:
-            self._refuse(topic, place, table, cause)
+            self._refuse(topic, place, table.name, cause)
 
-        return fitted_by_halves(columns, places, schema, refuse)
+        columns, places = fitted_by_halves(columns, places, schema, refuse)
+        refused = _refused(columns, table)
+        for row, cause in sorted(refused.items()):
+            refuse(places.slice(row, 1).to_pylist()[0], cause)
+        if not refused:
+            return columns, places
+        kept = pa.array([row not in refused for row in range(columns.num_rows)])
+        return columns.filter(kept), places.filter(kept)
 
     def _refuse(self, topic: str, row: Mapping[str, Any], table: str, cause: str) -> None:
         partition = TopicPartition(topic, row["partition"])
@@ -556,6 +566,15 @@ class LakeTask(SinkTask):
             table.append(pending, schema)
         else:
             cast(KeyedTable, table).upsert(pending, schema, self._lake.upserts.key)
+
+
+def _refused(columns: pa.Table, table: LakeTable) -> Mapping[int, str]:
+    """Numbers of the rows that have no value in a required column or violate a constraint; deletions never do."""
+    if DELETED not in columns.column_names:
+        return {**table.refused(columns), **required_nulls(columns)}
+    numbers = pc.indices_nonzero(pc.invert(columns[DELETED])).to_pylist()
+    written = columns.drop_columns([DELETED]).take(pa.array(numbers, pa.int64()))
+    return {numbers[row]: cause for row, cause in _refused(written, table).items()}
 
 
 def compare(table: str, held: Mapping[TopicPartition, int], ranges: Ranges) -> None:
