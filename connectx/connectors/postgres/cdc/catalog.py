@@ -183,8 +183,8 @@ class Catalog:
         if not own.is_array:
             return enum_type(own.labels, self._modes) if own.labels else column_type(*own[:2], self._modes, where)
         if own.labels:
-            return array_type(enum_type(own.labels, self._modes), where, has_nulls=False)
-        return array_type(column_type(TEXT, -1, self._modes, where), where)
+            return array_type(enum_type(own.labels, self._modes), has_nulls=False)
+        return array_type(column_type(TEXT, -1, self._modes, where))
 
     def _own_types(self, oids: set[int]) -> dict[int, _OwnType]:
         if not oids:

@@ -157,7 +157,7 @@ class Changes:
             return []
         arrays = []
         for number, (column, texts) in enumerate(zip(self.shape.columns, rows.columns, strict=True)):
-            array = column_values(column.type, texts, rows.unchanged.get(number))
+            array = column.type.values(texts, f"{self.shape.full}.{column.name}", rows.unchanged.get(number))
             if partial is not None and not column.is_nullable and number not in self.shape.key:
                 absent = pa.scalar(column.type.absent, column.type.arrow)
                 array = pc.if_else(pa.array(partial), absent, array)
@@ -224,14 +224,6 @@ def named_table(columns: Mapping[str, pa.Array], schemas: Mapping[str, SchemaNam
     fields = [pa.field(name, array.type) for name, array in columns.items()]
     fields = [schemas[field.name].on(field) if field.name in schemas else field for field in fields]
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
-
-
-def column_values(kind: ColumnType, texts: pa.BinaryArray, unchanged: Any = None) -> pa.Array:
-    """A column of the texts of its values; `unchanged` is a mask of those that PostgreSQL did not send."""
-    array = kind.convert(texts.cast(pa.string()))
-    if unchanged is None:
-        return array
-    return pc.if_else(pa.array(unchanged), pa.scalar(kind.unavailable, kind.arrow), array)
 
 
 def _times(micros: pa.Array) -> dict[str, pa.Array]:

@@ -5,6 +5,7 @@ Pure. Debezium 3.6: PostgresValueConverter, TemporalPrecisionMode, SchemaFactory
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,12 +41,24 @@ _NUMBERS: Final = {
 _INFINITE_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
 """Debezium's numbers for infinite timestamps (PGStatement.DATE_POSITIVE_INFINITY and DATE_NEGATIVE_INFINITY)."""
 
+_INFINITE_DAYS: Final = {"infinity": -2_147_472_692, "-infinity": -2_147_472_691}
+"""Debezium's numbers for infinite dates (PostgresValueConverter.POSITIVE_INFINITY_LOCAL_DATE and its opposite)."""
+
 _DAY_US: Final = 86_400_000_000
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+_EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
+_USUAL: Final = r"^\d{4}-[-\d:. ]*$"
+"""Dates and timestamps without a zone that Arrow can read: others are infinite, BC or after the year 9999."""
+
+_MOMENT: Final = re.compile(
+    r"(?P<year>\d+)-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"( (?P<clock>\d\d:\d\d:\d\d)(\.(?P<fraction>\d+))?(\+00)?)?(?P<era> BC)?"
+)
 _MONTH_DAYS: Final = Decimal("365.25") / 12
 _INTERVAL: Final = re.compile(
     r"(?:(-?\+?\d+) years? ?)?(?:([+-]?\d+) mons? ?)?(?:([+-]?\d+) days? ?)?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.\d+)?))?"
 )
-_UTC: Final = r"^(\d+-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.(\d+))?\+00$"
+_UTC: Final = r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.(\d+))?\+00$"
 _VARIABLE_SCALE: Final = pa.struct([pa.field("scale", pa.int32(), False), pa.field("value", pa.binary(), False)])
 
 
@@ -69,6 +82,7 @@ class ColumnType:
         absent: what Debezium writes for a null in a column that is NOT NULL, as in the old row of a delete.
         is_cast_differently: a cast to text gives another text than the type's output function, which the stream has.
         schema: name of the schema of its values.
+        setting: the setting that decides about its form, with its value; empty: there is none.
     """
 
     arrow: pa.DataType
@@ -77,11 +91,35 @@ class ColumnType:
     absent: Any = None
     is_cast_differently: bool = False
     schema: SchemaName = NO_NAME
+    setting: str = ""
 
     def field(self, name: str, *, is_nullable: bool) -> pa.Field:
         """A field of a struct that holds values of the column."""
         made = pa.field(name, self.arrow, is_nullable)
         return self.schema.on(made) if self.schema else made
+
+    def values(self, texts: pa.BinaryArray, column: str, unchanged: Any = None) -> pa.Array:
+        """A column of the UTF-8 texts of its values.
+
+        Args:
+            column: its name in an error.
+            unchanged: a mask of values that PostgreSQL did not send.
+
+        Raises:
+            ReplicationMessageError: a record cannot represent a value.
+        """
+        try:
+            array = self.convert(texts.cast(pa.string()))
+        except (pa.ArrowException, ValueError, ArithmeticError) as error:
+            setting = f", with {self.setting}" if self.setting else ""
+            change = f"Change {self.setting.partition('=')[0]}, or exclude" if self.setting else "Exclude"
+            raise ReplicationMessageError(
+                f"The column {column} holds a value that its record cannot represent{setting}: {error}.",
+                next_step=f"{change} the column with column.exclude.list, and restart the task.",
+            ) from error
+        if unchanged is None:
+            return array
+        return pc.if_else(pa.array(unchanged), pa.scalar(self.unavailable, self.arrow), array)
 
 
 def debezium_schema(name: str, *, doc: str = "", **parameters: str) -> SchemaName:
@@ -96,7 +134,7 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
         TableMismatchError: the column has a precision that no Arrow type has.
     """
     if (element := _ARRAYS.get(oid)) is not None:
-        return array_type(column_type(element, modifier, modes, column), column)
+        return array_type(column_type(element, modifier, modes, column))
     if (number := _NUMBERS.get(oid)) is not None:
         return ColumnType(number, lambda texts: texts.cast(number), None, 0)
     match oid:
@@ -143,31 +181,25 @@ def _bytes(texts: pa.StringArray) -> pa.Array:
 
 
 def _numeric(modifier: int, modes: Modes, column: str) -> ColumnType:
+    setting = f"decimal.handling.mode={modes.decimals}"
     if modes.decimals == "string":
         return ColumnType(pa.string(), lambda texts: texts, modes.placeholder, "0")
     if modes.decimals == "double":
-        return ColumnType(pa.float64(), lambda texts: texts.cast(pa.float64()), None, 0.0)
+        return ColumnType(pa.float64(), lambda texts: texts.cast(pa.float64()), None, 0.0, setting=setting)
     if modifier < 4:
-        schema = debezium_schema("data.VariableScaleDecimal", doc="Variable scaled decimal")
-        return ColumnType(_VARIABLE_SCALE, _variable_scale, None, {"scale": 0, "value": b"\0"}, schema=schema)
+        schema, zero = debezium_schema("data.VariableScaleDecimal", doc="Variable scaled decimal"), b"\0"
+        absent = {"scale": 0, "value": zero}
+        return ColumnType(_VARIABLE_SCALE, _variable_scale, None, absent, schema=schema, setting=setting)
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     scale = scale - 2048 if scale > 1000 else scale
     if precision > 38 or not 0 <= scale <= precision:
         raise TableMismatchError(
             f"The column {column} is numeric({precision},{scale}), and a Decimal has at most 38 digits.",
-            next_step="Set decimal.handling.mode to string or double, and restart the task.",
+            next_step="Set decimal.handling.mode to string or double, or exclude the column with column.exclude.list, "
+            "and restart the task.",
         )
     kind = pa.decimal128(precision, scale)
-    return ColumnType(kind, lambda texts: _decimals(texts, kind, column), None, Decimal(0))
-
-
-def _decimals(texts: pa.StringArray, kind: pa.DataType, column: str) -> pa.Array:
-    try:
-        return texts.cast(kind)
-    except pa.ArrowException:
-        if pc.any(pc.match_substring_regex(texts, "[a-zA-Z]")).as_py():
-            raise _no_number(column) from None
-        raise
+    return ColumnType(kind, lambda texts: texts.cast(kind), None, Decimal(0), setting=setting)
 
 
 def _variable_scale(texts: pa.StringArray) -> pa.Array:
@@ -177,7 +209,7 @@ def _variable_scale(texts: pa.StringArray) -> pa.Array:
 def _scaled(text: str) -> dict[str, Any]:
     number = Decimal(text)
     if not number.is_finite():
-        raise _no_number("")
+        raise ValueError(f"{text} is not a finite number")
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int), "a finite number has a whole exponent"
     scale = max(0, -exponent)
@@ -186,25 +218,78 @@ def _scaled(text: str) -> dict[str, Any]:
     return {"scale": scale, "value": unscaled.to_bytes(length, "big", signed=True)}
 
 
-def _no_number(column: str) -> ReplicationMessageError:
-    where = f"The column {column}" if column else "A numeric column"
-    return ReplicationMessageError(
-        f"{where} holds NaN or an infinite number, which decimal.handling.mode=precise has no form for.",
-        next_step="Set decimal.handling.mode to string or double, and restart the task.",
-    )
-
-
 # ------------------------------------------------------------------------------------------------------ dates and times
 
 
 def _date(modes: Modes) -> ColumnType:
+    setting = f"time.precision.mode={modes.times}"
     if modes.times == "connect":
-        return ColumnType(pa.date32(), lambda texts: texts.cast(pa.date32()), None, 0)
+        return ColumnType(pa.date32(), lambda texts: _days(texts).cast(pa.date32()), None, 0, setting=setting)
+    return ColumnType(pa.int32(), _days, None, 0, schema=debezium_schema("time.Date"), setting=setting)
 
-    def days(texts: pa.StringArray) -> pa.Array:
-        return texts.cast(pa.date32()).cast(pa.int32())
 
-    return ColumnType(pa.int32(), days, None, 0, schema=debezium_schema("time.Date"))
+def _days(texts: pa.StringArray) -> pa.Array:
+    """Days since 1970, in the proleptic Gregorian calendar."""
+    return _read(texts, lambda usual: usual.cast(pa.date32()).cast(pa.int32()), _day)
+
+
+def _micros(texts: pa.StringArray) -> pa.Array:
+    """Microseconds since 1970 of timestamps without a zone."""
+    return _read(texts, lambda usual: usual.cast(pa.timestamp("us")).cast(pa.int64()), _micro)
+
+
+def _read(texts: pa.StringArray, usual: Convert, other: Callable[[str], Any]) -> pa.Array:
+    """Convert texts as a whole if Arrow can read them all."""
+    try:
+        return usual(texts)
+    except pa.ArrowInvalid:
+        return _divided(texts, _USUAL, usual, other)
+
+
+def _divided(texts: pa.StringArray, pattern: str, usual: Convert, other: Callable[[str], Any]) -> pa.Array:
+    """Convert texts that match a pattern as a whole, and others one by one."""
+    matches = pc.match_substring_regex(texts, pattern)
+    others = pc.fill_null(pc.invert(matches), False)
+    if not others.true_count:
+        return usual(texts)
+    found = usual(pc.if_else(matches, texts, pa.scalar(None, pa.string())))
+    rest = pa.array([other(text) for text in texts.filter(others).to_pylist()], found.type)
+    return pc.replace_with_mask(found, others, rest)
+
+
+def _day(text: str) -> int:
+    if text in _INFINITE_DAYS:
+        return _INFINITE_DAYS[text]
+    moment = _moment(text)
+    cycles, year = divmod(_year(moment) - 1, _CYCLE_YEARS)
+    day = datetime.date(year + 1, int(moment["month"]), int(moment["day"]))
+    return cycles * _CYCLE_DAYS + day.toordinal() - _EPOCH
+
+
+def _micro(text: str) -> int:
+    if text in _INFINITE_US:
+        return _INFINITE_US[text]
+    moment = _moment(text)
+    hours, minutes, seconds = map(int, moment["clock"].split(":"))
+    fraction = int((moment["fraction"] or "").ljust(6, "0"))
+    return _day(text) * _DAY_US + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+
+
+def _moment(text: str) -> re.Match[str]:
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text} is not a date")
+    return found
+
+
+def _year(moment: re.Match[str]) -> int:
+    """The year, with 0 for 1 BC."""
+    return 1 - int(moment["year"]) if moment["era"] else int(moment["year"])
+
+
+def _milliseconds(micros: pa.Array) -> pa.Array:
+    """Microseconds as milliseconds, rounded down also before 1970."""
+    return pc.divide(pc.subtract(micros, pc.if_else(pc.less(micros, 0), 999, 0)), 1000)
 
 
 def _time(modifier: int, modes: Modes) -> ColumnType:
@@ -225,50 +310,36 @@ def _time(modifier: int, modes: Modes) -> ColumnType:
 
 
 def _timestamp(modifier: int, modes: Modes) -> ColumnType:
+    setting = f"time.precision.mode={modes.times}"
     if modes.times == "connect":
-        return ColumnType(
-            pa.timestamp("ms"), lambda texts: _instants(texts).cast(pa.timestamp("ms"), safe=False), None, 0
-        )
+        kind = pa.timestamp("ms")
+        return ColumnType(kind, lambda texts: _milliseconds(_micros(texts)).cast(kind), None, 0, setting=setting)
     in_ms = 0 <= modifier <= 3
-
-    def count(texts: pa.StringArray) -> pa.Array:
-        endless = pc.ends_with(texts, "infinity")
-        if not pc.any(endless).as_py():
-            micros = _instants(texts).cast(pa.int64())
-            return pc.divide(micros, 1000) if in_ms else micros
-        finite = _instants(pc.if_else(endless, pa.scalar(None, pa.string()), texts)).cast(pa.int64())
-        finite = pc.divide(finite, 1000) if in_ms else finite
-        above, below = (pa.scalar(_INFINITE_US[name]) for name in ("infinity", "-infinity"))
-        return pc.if_else(endless, pc.if_else(pc.equal(texts, "infinity"), above, below), finite)
-
-    return ColumnType(
-        pa.int64(), count, None, 0, schema=debezium_schema("time.Timestamp" if in_ms else "time.MicroTimestamp")
-    )
-
-
-def _instants(texts: pa.StringArray) -> pa.Array:
-    """Timestamps without a zone, as microseconds."""
-    try:
-        return texts.cast(pa.timestamp("us"))
-    except pa.ArrowException as error:
-        raise ReplicationMessageError(
-            f"A timestamp is outside of the years 0001 to 9999: {error}.",
-            next_step="Correct the value, or exclude the table with table.exclude.list, and restart the task.",
-        ) from error
+    schema = debezium_schema("time.Timestamp" if in_ms else "time.MicroTimestamp")
+    convert = (lambda texts: _milliseconds(_micros(texts))) if in_ms else _micros
+    return ColumnType(pa.int64(), convert, None, 0, schema=schema, setting=setting)
 
 
 def _zoned(digits: int) -> Convert:
     """Timestamps with a zone, which the session writes in UTC: ISO 8601 with so many digits after the second."""
 
-    def convert(texts: pa.StringArray) -> pa.Array:
-        finite = pc.match_substring_regex(texts, _UTC)
+    def usual(texts: pa.StringArray) -> pa.Array:
         moments = pc.replace_substring_regex(texts, _UTC, r"\1T\2")
         if digits:
             fractions = pc.replace_substring_regex(texts, _UTC, r"\4")
             moments = pc.binary_join_element_wise(moments, pc.utf8_rpad(fractions, digits, "0"), ".")
-        return pc.if_else(finite, pc.binary_join_element_wise(moments, "Z", ""), texts)
+        return pc.binary_join_element_wise(moments, "Z", "")
 
-    return convert
+    def other(text: str) -> str:
+        if text in _INFINITE_US:
+            return text
+        moment = _moment(text)
+        year, fraction = _year(moment), (moment["fraction"] or "").ljust(digits, "0")
+        sign = "+" if year > 9999 else "-" if year < 0 else ""
+        whole = f"{sign}{abs(year):04}-{moment['month']}-{moment['day']}T{moment['clock']}"
+        return f"{whole}.{fraction}Z" if digits else f"{whole}Z"
+
+    return lambda texts: _divided(texts, _UTC, usual, other)
 
 
 def _zoned_time(texts: pa.StringArray) -> pa.Array:
@@ -298,9 +369,7 @@ def _interval_us(text: str) -> int:
     """Microseconds of an interval in PostgreSQL's own style; a month has 365.25 / 12 days."""
     found = _INTERVAL.fullmatch(text.strip())
     if found is None:
-        raise ReplicationMessageError(
-            f"The interval {text!r} cannot be read.", next_step="Exclude its table, and restart the task."
-        )
+        raise ValueError(f"the interval {text!r}")
     years, months, days, sign, hours, minutes, seconds = found.groups()
     whole_days = (int(years or 0) * 12 + int(months or 0)) * _MONTH_DAYS + int(days or 0)
     micros = int(whole_days * _DAY_US)
@@ -311,7 +380,7 @@ def _interval_us(text: str) -> int:
 # -------------------------------------------------------------------------------------------------------------- arrays
 
 
-def array_type(inner: ColumnType, column: str, *, has_nulls: bool = True) -> ColumnType:
+def array_type(inner: ColumnType, *, has_nulls: bool = True) -> ColumnType:
     """How a column with arrays is read. `has_nulls`: their elements are optional in the schema."""
     unavailable = None if inner.unavailable is None else [inner.unavailable]
     kind = pa.list_(inner.field("item", is_nullable=has_nulls))
@@ -322,37 +391,34 @@ def array_type(inner: ColumnType, column: str, *, has_nulls: bool = True) -> Col
         for text in texts.to_pylist():
             offsets.append(None if text is None else len(flat))
             if text is not None:
-                flat += array_elements(text, column)
+                flat += array_elements(text)
         offsets.append(len(flat))
         values = inner.convert(pa.array(flat, pa.string()))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
-    return ColumnType(kind, convert, unavailable, [])
+    return ColumnType(kind, convert, unavailable, [], setting=inner.setting)
 
 
-def array_elements(text: str, column: str) -> list[str | None]:
+def array_elements(text: str) -> list[str | None]:
     """Elements of an array with one dimension, as PostgreSQL writes it: `{1,NULL,"a,b"}`.
 
     Raises:
-        ReplicationMessageError: it has more dimensions.
+        ValueError: it has more dimensions.
     """
     body = text[text.index("=") + 1 :] if text.startswith("[") else text  # bounds that do not begin at 1
     if body == "{}":
         return []
     if '"' not in body and "{" not in body[1:]:
         return [None if part == "NULL" else part for part in body[1:-1].split(",")]
-    return _quoted_elements(body, column)
+    return _quoted_elements(body)
 
 
-def _quoted_elements(body: str, column: str) -> list[str | None]:
+def _quoted_elements(body: str) -> list[str | None]:
     elements: list[str | None] = []
     at, end = 1, len(body) - 1
     while at < end:
         if body[at] == "{":
-            raise ReplicationMessageError(
-                f"The column {column} holds an array with several dimensions.",
-                next_step="Exclude its table with table.exclude.list, and restart the task.",
-            )
+            raise ValueError("an array with several dimensions")
         part: list[str] = []
         quoted = body[at] == '"'
         at += quoted

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.postgres.cdc.events import column_values
-from connectx.connectors.postgres.cdc.values import Modes, array_elements, array_type, column_type, enum_type
+from connectx.connectors.postgres.cdc.values import Modes, array_type, column_type, enum_type
 from connectx.data.connect_schema import schema_of
 from connectx.errors import ReplicationMessageError, TableMismatchError
 
@@ -19,8 +18,8 @@ DAY_US = 86_400_000_000
 
 
 def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: str) -> list[Any]:
-    kind = column_type(oid, modifier, Modes(**modes), "t.c")
-    array = kind.convert(pa.array(texts, pa.string()))
+    kind = column_type(oid, modifier, Modes(**modes), "public.t.c")
+    array = kind.values(pa.array(texts, pa.string()), "public.t.c")
     assert array.type == kind.arrow
     found: list[Any] = array.to_pylist()
     return found
@@ -39,11 +38,18 @@ def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: str) ->
         (25, ["", "é", None], ["", "é", None]),
         (17, ["\\x0aff", "\\x", None], [b"\x0a\xff", b"", None]),
         (1082, ["1970-01-02", "1969-12-31", None], [1, -1, None]),
+        (1082, ["1970-01-02", None, "infinity", "-infinity", "0001-12-31 BC", "4713-01-01 BC", "10000-01-01",
+                "5874897-12-31"],
+         [1, None, -2147472692, -2147472691, -719_163, -2_440_550, 2_932_897, 2_145_042_905]),
         (1083, ["01:02:03.000004", "24:00:00", None], [3_723_000_004, DAY_US, None]),
         (1114, ["1970-01-01 00:00:01.5", "1969-12-31 23:59:59", None], [1_500_000, -1_000_000, None]),
         (1114, ["infinity", "-infinity", "1970-01-01 00:00:00"], [9223372036825200000, -9223372036832400000, 0]),
+        (1114, ["0001-12-31 23:59:59.5 BC", None, "10000-01-01 00:00:00"],
+         [-719_162 * DAY_US - 500_000, None, 2_932_897 * DAY_US]),
         (1184, ["2026-01-02 03:04:05+00", "2026-01-02 03:04:05.12+00", None, "infinity"],
          ["2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.120000Z", None, "infinity"]),
+        (1184, ["0044-03-15 01:02:03.5+00 BC", "0001-01-01 00:00:00+00 BC", "10000-01-01 00:00:00+00", "-infinity"],
+         ["-0043-03-15T01:02:03.500000Z", "0000-01-01T00:00:00.000000Z", "+10000-01-01T00:00:00.000000Z", "-infinity"]),
         (1266, ["10:00:00+02", "23:30:00.5-01:30", None], ["08:00:00Z", "01:00:00.5Z", None]),
         (1186, ["1 mon", "-1 days +02:03:04.5", "00:00:00", None],
          [2_629_800_000_000, -DAY_US + 7_384_500_000, 0, None]),
@@ -53,6 +59,7 @@ def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: str) ->
         (1009, ['{a,"b,c",NULL,"NULL","q\\"\\\\x"}', "[2:3]={x,y}"],
          [["a", "b,c", None, "NULL", 'q"\\x'], ["x", "y"]]),
         (1115, ['{"1970-01-01 00:00:01"}'], [[1_000_000]]),
+        (1182, ["{infinity,1970-01-02}"], [[-2147472692, 1]]),
         (1000, ["{t,f}"], [[True, False]]),
         (99_999, ["anything"], ["anything"]),
     ],
@@ -83,7 +90,8 @@ def test_a_long_numeric_keeps_all_digits() -> None:
 
 @pytest.mark.parametrize("modifier", [-1, (10 << 16 | 2) + 4])
 def test_nan_is_refused_in_precise_mode(modifier: int) -> None:
-    with pytest.raises(ReplicationMessageError, match=r"decimal\.handling\.mode"):
+    expected = r"public\.t\.c.*decimal\.handling\.mode=precise.*NaN.*Change decimal\.handling\.mode.*column\.exclude"
+    with pytest.raises(ReplicationMessageError, match=expected):
         read(1700, ["1", "NaN"], modifier)
 
 
@@ -104,6 +112,8 @@ def test_a_precision_that_no_decimal_has_is_refused() -> None:
         (1184, 0, "adaptive", "2026-01-02 03:04:05+00", "2026-01-02T03:04:05Z"),
         (1082, -1, "connect", "1970-01-02", datetime.date(1970, 1, 2)),
         (1114, -1, "connect", "1970-01-01 00:00:01.0005", datetime.datetime(1970, 1, 1, 0, 0, 1)),
+        (1114, -1, "connect", "1969-12-31 23:59:59.9995", datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000)),
+        (1114, 3, "adaptive", "infinity", 9_223_372_036_825_200),
     ],
 )
 def test_precision_and_mode_decide_units_of_time(oid: int, modifier: int, mode: str, text: str, value: object) -> None:
@@ -118,12 +128,12 @@ def test_an_unchanged_value_is_the_placeholder_of_its_type() -> None:
     placeholder = Modes().placeholder
     for oid, expected in [(25, placeholder), (17, placeholder.encode()), (1009, [placeholder]), (1700, None)]:
         kind = column_type(oid, -1, Modes(), "t.c")
-        found = column_values(kind, pa.nulls(2, pa.binary()), np.array([True, False]))
+        found = kind.values(pa.nulls(2, pa.binary()), "t.c", np.array([True, False]))
         assert found.to_pylist() == [expected, None]
 
 
 def test_an_array_of_an_enum_names_its_labels_and_has_required_elements() -> None:
-    kind = array_type(enum_type("ok,bad", Modes()), "t.c", has_nulls=False)
+    kind = array_type(enum_type("ok,bad", Modes()), has_nulls=False)
     assert kind.convert(pa.array(["{ok,bad}"])).to_pylist() == [["ok", "bad"]]
     assert schema_of(kind.arrow)["items"] == {
         "type": "string",
@@ -160,11 +170,15 @@ def test_schemas_have_the_names_of_debezium(oid: int, modifier: int, mode: str, 
     assert found.get("name") == name
 
 
-def test_an_array_of_two_dimensions_is_refused() -> None:
-    with pytest.raises(ReplicationMessageError, match="several dimensions"):
-        array_elements("{{1,2},{3,4}}", "t.c")
-
-
-def test_a_timestamp_beyond_the_calendar_is_refused() -> None:
-    with pytest.raises(ReplicationMessageError, match="0001 to 9999"):
-        read(1114, ["0044-03-15 00:00:00 BC"])
+@pytest.mark.parametrize(
+    ("oid", "text", "cause"),
+    [
+        (1007, "{{1,2},{3,4}}", "several dimensions"),
+        (1114, "294276-12-31 00:00:00", r"time\.precision\.mode=adaptive"),
+        (1186, "infinity", "interval 'infinity'"),
+        (23, "x", "x"),
+    ],
+)
+def test_a_value_that_no_record_represents_is_refused_with_its_column(oid: int, text: str, cause: str) -> None:
+    with pytest.raises(ReplicationMessageError, match=rf"column public\.t\.c .*{cause}.*column\.exclude\.list"):
+        read(oid, [text])
