@@ -211,6 +211,10 @@ class MirrorSource(SourceConnector):
             if self._fetcher is not None:
                 self._fetcher.close()
 
+        def abandon(self) -> None:
+            """Close the connections: nothing is left to be finished."""
+            self.stop()
+
         # -------------------------------------------------------------------------------------------- inner parts
 
         def _place(self, at: TopicPartition) -> dict[str, Any]:

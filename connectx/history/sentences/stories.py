@@ -323,6 +323,8 @@ def _lanes(events: Sequence[Event]) -> Iterator[Story]:
                     sentence = f"{task} on {event.worker} changed to the {lane} lane: {gist(event.cause)}"
                     yield Story(event.time_ms, event.seq, "lane_changed", event.worker, sentence)
                 failed.discard(task)
+            case _:
+                pass
 
 
 def _epoch(event: Event, all_runs: Sequence[Run]) -> int | None:

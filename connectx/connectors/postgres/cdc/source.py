@@ -162,6 +162,10 @@ class PostgresCdcSource(SourceConnector):
             self._forget()
             self._session.close()
 
+        def abandon(self) -> None:
+            """Close all connections, so that the slot is free. It moves at most to what is committed in Kafka."""
+            self.stop()
+
         # -------------------------------------------------------------------------------------------- inner parts
 
         def _forget(self) -> None:
