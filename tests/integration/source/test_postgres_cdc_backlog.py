@@ -137,7 +137,10 @@ def test_a_large_reading_is_sent_before_the_next_one_begins(shop: Captured, monk
 @pytest.mark.parametrize("shop", ["sql"], indirect=True)
 def test_the_slot_moves_to_what_was_committed_while_it_is_read_ahead(shop: Captured) -> None:
     capture = with_backlog(shop, slot_advance_interval_ms=1)
+    before = shop.slot_lsn()
     found = capture.records(most=20)
+    assert shop.copies()
+    assert shop.slot_lsn() > before
     committed, capture.commits = capture.stored, False
     assert committed is not None
     capture.records()

@@ -227,7 +227,8 @@ CONFIG: Final = (
         "max.queue.size",
         int,
         65_536,
-        doc="About how many changes are read from the slot at a time. Debezium's default is 8,192.",
+        doc="About how many changes are read from the slot at a time. Later readings of a long backlog have up to 8 "
+        "times as many, while these fit into 64 MiB. Debezium's default is 8,192.",
         group=_EVENTS,
         validator=at_least(1),
     )
@@ -260,8 +261,8 @@ CONFIG: Final = (
         "slot.advance.interval.ms",
         "LONG",
         10_000,
-        doc="How often source offset and slot are advanced while no table changes, so that the server can drop WAL. "
-        "Not a key of Debezium.",
+        doc="How often source offset and slot are advanced while no table changes, and the slot while a backlog is "
+        "read ahead, so that the server can drop WAL. Not a key of Debezium.",
         group=_SLOT,
         importance="LOW",
         validator=at_least(1),
