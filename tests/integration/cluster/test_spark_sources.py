@@ -63,6 +63,12 @@ def append(path: Path, first: int, end: int) -> None:
         csv.writer(file, lineterminator="\n").writerows((number, f"row {number}") for number in range(first, end))
 
 
+def log(path: Path, first: int, end: int) -> None:
+    """Append lines to a log."""
+    with path.open("a") as file:
+        file.writelines(f'{{"id": {number}}}\n' for number in range(first, end))
+
+
 def kill_owner(cluster: cx.Cluster, task: str) -> None:
     """Kill the worker of a task, and start another one."""
     owner_of(cluster, task).kill()
@@ -73,25 +79,32 @@ def found_in(verdict: Verdict) -> dict[str, int]:
     return {checked.place: checked.found for checked in verdict.checked}
 
 
-def test_killed_workers_lose_and_double_no_row_of_a_file_and_of_a_data_source(
+def test_killed_workers_lose_and_double_no_row_of_a_file_of_a_rotated_log_and_of_a_data_source(
     cluster: cx.Cluster, tmp_path: Path
 ) -> None:
     path, group = tmp_path / "rows.csv", cluster.config.group_id
-    files, numbers = (create_topic(cluster.bootstrap_servers, f"{group}-{name}") for name in ("file", "numbers"))
+    names = ("log", "file", "numbers")
+    logs, files, numbers = (create_topic(cluster.bootstrap_servers, f"{group}-{name}") for name in names)
+    app = tmp_path / "app.log"
+    log(app, 0, ROWS // 4)
+    followed = {"connector.class": "FileStreamSource", "file": str(app), "topic": logs, "batch.size": "50"}
+    cluster.create("log", {**followed, "rotated.files": "app.log.*", "rotated.wait.ms": "100"})
     append(path, 0, ROWS // 2)
     file = {"connector.class": "FileSource", "file": str(path), "schema": "id INT, text STRING", "slice.bytes": "2000"}
     cluster.create("file", {**file, "topic": files, **SMALL})
     source = f"{Numbers.__module__}.{Numbers.__qualname__}"
     given = {"connector.class": "DataSourceSource", "datasource.class": source, "datasource.options.last": str(ROWS)}
     cluster.create("numbers", {**given, "topic": numbers, **SMALL})
-    for name in ("file", "numbers"):
+    for number, name in enumerate(names, start=1):
         cluster.wait_committed(name, 100, timeout=WAIT_S)
+        app.rename(f"{app}.{number}")
+        log(app, ROWS * number // 4, ROWS * (number + 1) // 4)
         kill_owner(cluster, f"{name}-0")
         owner_of(cluster, f"{name}-0")  # the next kill must not take the leader that fences for this task
     append(path, ROWS // 2, ROWS)
-    for topic in (files, numbers):
+    for topic in (logs, files, numbers):
         read = cx.read_topic(topic, cluster.bootstrap_servers, at_least=ROWS, timeout=WAIT_S)
         assert [json.loads(value)["id"] for value in read["value"]] == list(range(ROWS)), topic
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
-    assert found_in(verdict) == {f"topic {files}": ROWS, f"topic {numbers}": ROWS}
+    assert found_in(verdict) == {f"topic {topic}": ROWS for topic in (logs, files, numbers)}

@@ -108,33 +108,54 @@ def cluster(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
         yield cluster
 
 
-def avro(cluster: cx.Cluster) -> dict[str, str]:
-    return {
-        "value.converter": "io.confluent.connect.avro.AvroConverter",
-        "value.converter.schema.registry.url": cluster.registry_url or "",
-    }
+CONVERTERS = {
+    "rows": "io.confluent.connect.avro.AvroConverter",
+    "docs": "JsonSchemaConverter",
+    "messages": "ProtobufConverter",
+}
 
 
-def test_avro_from_a_source_to_a_sink_is_exact_when_a_worker_is_killed_and_a_new_schema_must_be_compatible(
-    cluster: cx.Cluster, tmp_path: Path
+def written_as(cluster: cx.Cluster, converter: str) -> dict[str, str]:
+    """The converter of values."""
+    return {"value.converter": converter, "value.converter.schema.registry.url": cluster.registry_url or ""}
+
+
+def ids_in(folder: Path, topic: str) -> list[int]:
+    """Column id of the Parquet files of a topic."""
+    files = [str(path) for path in (folder / topic).glob("*.parquet")]
+    found = duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall() if files else []
+    return [row[0] for row in found]
+
+
+def test_every_format_is_exact_from_a_source_to_a_sink_when_workers_are_killed_and_a_new_schema_must_be_compatible(
+    make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
-    rows = 12_000
-    cluster.create("made", {**GENERATOR, "topic": "rows", "max.rows": str(rows), **avro(cluster)})
-    sink = {"connector.class": "ParquetSink", "path": str(tmp_path), "flush.interval.ms": "300", "topics": "rows"}
-    cluster.create("kept", {**sink, **avro(cluster)})
+    with make_cluster(workers=4, config=QUICK, registry=True) as cluster:
+        flow_through_every_format(cluster, tmp_path)
+        read_avro_and_refuse_another_schema(cluster)
 
-    def ids() -> list[int]:
-        files = [str(path) for path in (tmp_path / "rows").glob("*.parquet")]
-        found = duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall() if files else []
-        return [row[0] for row in found]
 
-    until(lambda: len(ids()) > 0, "rows in the target")
-    owner_of(cluster, "kept-0").kill()
-    until(lambda: len(ids()) >= rows, f"{rows} rows")
-    assert ids() == list(range(rows))
+def flow_through_every_format(cluster: cx.Cluster, folder: Path) -> None:
+    """The workers of all sinks are killed."""
+    rows = 8_000
+    sink = {"connector.class": "ParquetSink", "path": str(folder), "flush.interval.ms": "300"}
+    for topic, converter in CONVERTERS.items():
+        given = written_as(cluster, converter)
+        cluster.create(f"made-{topic}", {**GENERATOR, "topic": topic, "max.rows": str(rows), **given})
+        cluster.create(f"kept-{topic}", {**sink, "topics": topic, **given})
+    until(lambda: all(ids_in(folder, topic) for topic in CONVERTERS), "rows in the targets")
+    for owner in {owner_of(cluster, f"kept-{topic}-0").name for topic in CONVERTERS}:
+        cluster.kill(owner)
+    for topic in CONVERTERS:
+        until(lambda topic=topic: len(ids_in(folder, topic)) >= rows, f"{rows} rows of {topic}")
+        assert ids_in(folder, topic) == list(range(rows)), topic
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
+    assert [checked.found for checked in verdict.checked] == [rows] * 2 * len(CONVERTERS)
 
+
+def read_avro_and_refuse_another_schema(cluster: cx.Cluster) -> None:
+    """Confluent's deserializer reads the records, and a source with other columns fails."""
     (record,) = cluster.peek("rows", 1)
     assert set(record.value) == {"id", "name", "amount"}
     client = SchemaRegistryClient({"url": cluster.registry_url})
@@ -147,7 +168,7 @@ def test_avro_from_a_source_to_a_sink_is_exact_when_a_worker_is_killed_and_a_new
     assert AvroDeserializer(client)(message.value(), SerializationContext("rows", MessageField.VALUE))["id"] == 0
 
     changed = {**GENERATOR, "fields": "id:long,name:boolean", "topic": "rows"}
-    cluster.create("changed", {**changed, **avro(cluster)})
+    cluster.create("changed", {**changed, **written_as(cluster, CONVERTERS["rows"])})
 
     def failure() -> str:
         return "".join(task.get("trace", "") for task in cluster["changed"].status()["tasks"])
@@ -176,22 +197,16 @@ def read_protobuf(client: SchemaRegistryClient, record: bytes, context: Serializ
 def test_records_of_a_format_flow_and_those_that_no_schema_fits_are_dead_letters(
     cluster: cx.Cluster, tmp_path: Path, converter: str, read: Callable[..., object]
 ) -> None:
-    registry = {"value.converter": converter, "value.converter.schema.registry.url": cluster.registry_url or ""}
-    cluster.create("made", {**GENERATOR, "rate": "0", "topic": "rows", "max.rows": "200", **registry})
+    given = written_as(cluster, converter)
+    cluster.create("made", {**GENERATOR, "rate": "0", "topic": "rows", "max.rows": "200", **given})
     sink = {"connector.class": "ParquetSink", "path": str(tmp_path), "flush.interval.ms": "300", "topics": "rows"}
     queue = {
         **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"},
         **{"errors.deadletterqueue.context.headers.enable": "true"},
         **{"errors.deadletterqueue.topic.replication.factor": "1"},
     }
-    cluster.create("kept", {**sink, **queue, **registry})
-
-    def ids() -> list[int]:
-        files = [str(path) for path in (tmp_path / "rows").glob("*.parquet")]
-        found = duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall() if files else []
-        return [row[0] for row in found]
-
-    until(lambda: len(ids()) == 200, "200 rows")
+    cluster.create("kept", {**sink, **queue, **given})
+    until(lambda: len(ids_in(tmp_path, "rows")) == 200, "200 rows")
     (record,) = cluster.peek("rows", 1)
     assert set(record.value) == {"id", "name", "amount"}
     client = SchemaRegistryClient({"url": cluster.registry_url})
@@ -207,4 +222,4 @@ def test_records_of_a_format_flow_and_those_that_no_schema_fits_are_dead_letters
     reasons = " ".join(letter.reason for letter in cluster.dead_letters("kept", 10))
     assert "not with the 0 of Confluent's header" in reasons
     assert "does not have the schema 1000" in reasons
-    assert ids() == list(range(200))
+    assert ids_in(tmp_path, "rows") == list(range(200))
