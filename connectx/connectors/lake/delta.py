@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.constraints import Constraints
+from connectx.connectors.lake.file_sizes import parts
 from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
@@ -310,16 +311,10 @@ class DeltaLakeTable:
         return STAGED + token
 
     def stage_file(self, place: str, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
-        """One Parquet file."""
-        import pyarrow.parquet as pq
-        from obstore import put
-
-        sink, path = pa.BufferOutputStream(), f"{place}/{uuid4().hex}.parquet"
-        pq.write_table(rows, sink, compression="zstd")
-        data = sink.getvalue().to_pybytes()
-        with storage_errors(self.name, "path", later=(Exception,)):
-            put(store_of(self._url, self._storage), path, data)
-        return StagedFile((path,), partition, end, (len(data), _statistics(rows)))
+        """Parquet files of about `file.size.bytes`."""
+        files = {f"{place}/{uuid4().hex}.parquet": part for part in parts(rows, self._file_bytes)}
+        entry = [self._put_file(path, part) for path, part in files.items()]
+        return StagedFile(tuple(files), partition, end, entry)
 
     def append_files(self, pending: Pending, schema: pa.Schema) -> None:
         """One commit with files and offsets on top of the snapshot.
@@ -338,7 +333,7 @@ class DeltaLakeTable:
         actions: list[AddAction | RemoveAction] = [
             AddAction(path, size_bytes, {}, now_ms, True, statistics)
             for file in pending.files
-            for path, (size_bytes, statistics) in ((file.paths[0], file.entry),)
+            for path, (size_bytes, statistics) in zip(file.paths, file.entry, strict=True)
         ]
         with self._errors():
             try:
@@ -365,6 +360,18 @@ class DeltaLakeTable:
                     yield pa.Table.from_batches([batch])
 
     # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _put_file(self, path: str, rows: pa.Table) -> tuple[int, str]:
+        """Write a Parquet file; its size and statistics."""
+        import pyarrow.parquet as pq
+        from obstore import put
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        with storage_errors(self.name, "path", later=(Exception,)):
+            put(store_of(self._url, self._storage), path, data)
+        return len(data), _statistics(rows)
 
     def _prepare(self, schema: pa.Schema) -> DeltaTable:
         """The table if its columns can take rows with this schema.

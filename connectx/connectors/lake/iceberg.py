@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -179,7 +179,7 @@ class IcebergTable:
             ConflictError: the table has another snapshot by now, or was just created.
         """
         rows = pending.table(schema)
-        self._commit(pending, schema, lambda transaction, _: transaction.append(rows))
+        self._commit(pending, schema, lambda transaction, _: transaction.append(rows), rows)
 
     def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
         """One transaction with columns, one snapshot of changes, and offsets; a missing table is created before.
@@ -188,7 +188,7 @@ class IcebergTable:
             ConflictError: the table has another snapshot by now, or was just created.
         """
         changes = last_changes([rows for _, rows in pending.rows], schema, key)
-        self._commit(pending, schema, lambda transaction, io: write_changes(transaction, io, changes, key))
+        self._commit(pending, schema, partial(write_changes, changes=changes, key=key, file_bytes=self._file_bytes))
 
     def compact(self) -> tuple[int, int]:
         """Merge small files into larger ones, in one snapshot; the number of files before and after.
@@ -230,13 +230,14 @@ class IcebergTable:
     ) -> StagedFile:
         """Data files as the library writes them in an append."""
         from pyiceberg.io import load_file_io
-        from pyiceberg.io.pyarrow import _dataframe_to_data_files
         from pyiceberg.table.metadata import TableMetadataUtil
+
+        from connectx.connectors.lake.iceberg_files import write_files
 
         metadata = TableMetadataUtil.parse_raw(place[0])
         with self._errors():
             io = load_file_io(place[1], metadata.location)
-            files = list(_dataframe_to_data_files(metadata, rows, io, uuid4()))
+            files = write_files(metadata, rows, io, self._file_bytes)
         return StagedFile(tuple(file.file_path for file in files), partition, end, files)
 
     def append_files(self, pending: Pending, schema: pa.Schema) -> None:
@@ -271,14 +272,27 @@ class IcebergTable:
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
-    def _configured(self, table: Table) -> Table:
+    def _configured(self, table: Table, rows: pa.Table | None = None) -> Table:
         """The table with settings for the library, in memory only: it reads them from the metadata of the table."""
-        more = {**_NO_RETRIES, "write.target-file-size-bytes": str(self._file_bytes)}
-        table.metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, **more}})
+        from connectx.connectors.lake.iceberg_files import with_file_size
+
+        properties = {**table.metadata.properties, **_NO_RETRIES}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        if rows is not None:
+            table.metadata = with_file_size(table.metadata, rows, self._file_bytes)
         return table
 
-    def _commit(self, pending: Pending, schema: pa.Schema, write: Callable[[Transaction, FileIO], None]) -> None:
-        """Columns, what is written, which must add a snapshot, and offsets; the snapshot is the fence."""
+    def _commit(
+        self,
+        pending: Pending,
+        schema: pa.Schema,
+        write: Callable[[Transaction, FileIO], None],
+        rows: pa.Table | None = None,
+    ) -> None:
+        """Columns, what is written, which must add a snapshot, and offsets; the snapshot is the fence.
+
+        `rows` are those that the library itself divides into files.
+        """
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
         from connectx.connectors.lake.transactions import TableTransaction
@@ -286,7 +300,7 @@ class IcebergTable:
         if self._table is None:
             self._create(schema)
             raise ConflictError
-        table = self._configured(self._table)
+        table = self._configured(self._table, rows)
         changed = schema != self.schema
         with self._errors():
             try:

@@ -55,7 +55,9 @@ def merge_files(table: Table, file_bytes: int) -> tuple[int, MergedFiles]:
         The number of the table's files, and the files that may replace some of them.
     """
     from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    from connectx.connectors.lake.iceberg_files import write_files
 
     tasks = list(table.scan().plan_files())
     small = [task for task in tasks if task.file.file_size_in_bytes < file_bytes * _SMALL and not task.delete_files]
@@ -63,7 +65,7 @@ def merge_files(table: Table, file_bytes: int) -> tuple[int, MergedFiles]:
     for part in _parts(small, file_bytes):
         rows = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table(part)
         merged.old += [task.file for task in part]
-        merged.new += _dataframe_to_data_files(table.metadata, rows, table.io)
+        merged.new += write_files(table.metadata, rows, table.io, file_bytes)
     return len(tasks), merged
 
 

@@ -24,7 +24,9 @@ _MAX_LISTED: Final = 200
 """The library compares no longer list of values with a file's statistics."""
 
 
-def write_changes(transaction: Transaction, io: FileIO, changes: pa.Table, key: Sequence[str]) -> None:
+def write_changes(
+    transaction: Transaction, io: FileIO, *, changes: pa.Table, key: Sequence[str], file_bytes: int
+) -> None:
     """Add one snapshot in which these changes are made.
 
     Args:
@@ -32,8 +34,9 @@ def write_changes(transaction: Transaction, io: FileIO, changes: pa.Table, key: 
         io: reads and writes the table's files.
         changes: the last change of each key, with the column `DELETED`.
         key: columns that identify a row.
+        file_bytes: wanted size of files.
     """
-    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+    from connectx.connectors.lake.iceberg_files import write_files
 
     metadata = transaction.table_metadata
     rows = [changes.filter(pc.invert(changes[DELETED])).drop_columns([DELETED])]
@@ -45,7 +48,7 @@ def write_changes(transaction: Transaction, io: FileIO, changes: pa.Table, key: 
                 rows.append(kept.cast(rows[0].schema))
         whole = pa.concat_tables(rows)
         if whole.num_rows:
-            for file in _dataframe_to_data_files(metadata, whole, io, write_uuid=snapshot.commit_uuid):
+            for file in write_files(metadata, whole, io, file_bytes, snapshot.commit_uuid):
                 snapshot.append_data_file(file)
 
 

@@ -356,7 +356,7 @@ class LakeTask(SinkTask):
         return StagingPlan(schema, table.staging_place(token))
 
     def stage(self, plan: StagingPlan, token: str, batches: Iterator[SinkBatch]) -> Iterator[StagedFile]:
-        """On an executor: write files of about `flush.bytes` (in memory) with the table's columns.
+        """On an executor: write files with the table's columns, each time that rows fill `flush.bytes` in memory.
 
         Raises:
             NotStageableError: a batch has columns that the table lacks.
