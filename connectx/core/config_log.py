@@ -281,11 +281,6 @@ class ConfigLog:
         config = self._configs.get(connector)
         return None if config is None else dict(config)
 
-    def applied_connector_config(self, connector: str) -> dict[str, str | None] | None:
-        """The raw configuration that was current when the latest complete task configs were committed."""
-        config = self._applied_configs.get(connector)
-        return None if config is None else dict(config)
-
     def target_state(self, connector: str) -> TargetState | None:
         """What the user asked for; it can be known for a connector without a configuration."""
         return self._target_states.get(connector)

@@ -107,10 +107,6 @@ class StatusLog:
         statuses = self._tasks.get(connector, {})
         return {task: statuses[task] for task in sorted(statuses, key=TASK_ORDER)}
 
-    def topic_status(self, connector: str, topic: str) -> TopicStatusRecord | None:
-        """The record of a topic that this connector used (KIP-558)."""
-        return self._topics.get(connector, {}).get(topic)
-
     def topics(self, connector: str) -> tuple[str, ...]:
         """Topics that the connector used, sorted."""
         return tuple(sorted(self._topics.get(connector, ())))

@@ -55,11 +55,6 @@ class AvroCodec:
         """Arrow type of the values."""
         return self._kind
 
-    @property
-    def is_fast(self) -> bool:
-        """True when whole columns are read and written in one call."""
-        return self._fast or self._raw
-
     def read(self, bodies: pa.Array) -> Decoded:
         """Values of bodies (binary); one that cannot be read has an error."""
         return read_by_halves(bodies, lambda part: values_of(self._decoded(part.to_pylist()), self._avro), self._kind)

@@ -206,7 +206,6 @@ def test_a_deleted_connector_leaves_what_its_successor_must_know() -> None:
     )
     assert changes[-1] == [ConnectorRemoved("c")]
     assert (log.contains("c"), log.task_count("c"), log.tasks("c"), log.task_config(C0)) == (False, 0, (), None)
-    assert log.applied_connector_config("c") is None
     assert (log.task_count_record("c"), log.task_config_generation("c")) == (2, 1)
     assert log.pending_fencing("c")
     assert log.target_state("c") is TargetState.PAUSED
@@ -256,7 +255,7 @@ def test_a_copy_is_equal_and_independent() -> None:
 
 def test_what_a_query_returns_is_not_the_state() -> None:
     log, _ = running()
-    for config in (log.connector_config("c"), log.task_config(C0), log.applied_connector_config("c")):
+    for config in (log.connector_config("c"), log.task_config(C0)):
         assert config is not None
         config.clear()
     assert log == running()[0]
