@@ -74,11 +74,11 @@ class Record(Shown):
             "partition": self.partition,
             "offset": self.offset,
             "time (UTC)": "" if self.time_ms is None else clock_time(self.time_ms),
-            "key": _short(self.key),
-            "value": _short(self.value),
-            "headers": _short(", ".join(f"{name}={text}" for name, text in headers.items())),
+            "key": short_text(self.key),
+            "value": short_text(self.value),
+            "headers": short_text(", ".join(f"{name}={text}" for name, text in headers.items())),
         }
-        return {**shown, "reason": _short(self.reason or self.error)} if self.reason or self.error else shown
+        return {**shown, "reason": short_text(self.reason or self.error)} if self.reason or self.error else shown
 
 
 class Records(Listed[Record]):
@@ -294,6 +294,7 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="replace")
 
 
-def _short(value: object) -> object:
+def short_text(value: object) -> str:
+    """A value as a cell shows it: masked, and cut after 200 characters."""
     text = "" if value is None else masked_text(str(value))
     return text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.avro.converter import AvroConverter
+from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import SchemaName
 from connectx.data.converter import Converter, Decoded
 from connectx.data.frames import Rows, in_arrow
@@ -143,9 +144,7 @@ def _labelled(side: str, error: pa.Array) -> pa.Array:
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
-    combined = table[name].combine_chunks()
-    array = combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
-    return array.cast(pa.binary())
+    return one_chunk(table[name]).cast(pa.binary())
 
 
 def _groups_by_type(

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.converter import Converter
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import ByteArrayConverter, StringConverter
@@ -73,8 +74,7 @@ class HeaderConverter:
         """Every different value converted once."""
         if headers.null_count == len(headers):
             return headers
-        rows = headers.combine_chunks()
-        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+        rows = one_chunk(headers)
         parts = rows.flatten()
         keys, values = parts.flatten()
         distinct = values.dictionary_encode()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.converter import Decoded
 from connectx.errors import ConversionError
 
@@ -34,7 +35,7 @@ def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
             next_step="Lower consumer.override.max.poll.records, or give the sink one type of values.",
         ) from cause
     table = table.sort_by("row").combine_chunks()
-    value, error = (_one_chunk(table[name]) for name in ("value", "error"))
+    value, error = (one_chunk(table[name]) for name in ("value", "error"))
     return Decoded(value, error)
 
 
@@ -59,8 +60,3 @@ def read_by_halves(bodies: pa.Array, read: Callable[[pa.Array], pa.Array], kind:
 def where(good: pa.Array, values: pa.Array) -> pa.Array:
     """Values of good rows, null for others."""
     return values if pc.all(good).as_py() is not False else pc.if_else(good, values, pa.scalar(None, values.type))
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined

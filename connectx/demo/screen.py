@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from connectx.history.folds.snapshot import Snapshot, WorkerSnapshot
-from connectx.history.render.report import Table, Verdict
+from connectx.history.render.report import Table, Verdict, cell_text
 from connectx.history.sentences.stories import Story
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress
@@ -115,7 +115,7 @@ class PlainScreen:
 
     def finish(self, verdict: Verdict, stories: Sequence[Story], start_ms: int) -> None:
         """Table, stories, sentence."""
-        rows = [dict(zip(verdict.table.columns, map(_cell, row), strict=True)) for row in verdict.table.rows]
+        rows = [dict(zip(verdict.table.columns, map(cell_text, row), strict=True)) for row in verdict.table.rows]
         self._write(f"\n{text_table(rows)}\n")
         for story in stories:
             self._write(f"{(story.time_ms - start_ms) / 1000:5.1f} s  {story.sentence}.")
@@ -220,11 +220,5 @@ def _table(table: Table) -> RenderableType:
     for place, name in enumerate(table.columns):
         drawn.add_column(name, justify="right" if 0 < place < len(table.columns) - 1 else "left")
     for row in table.rows:
-        drawn.add_row(*map(_cell, row))
+        drawn.add_row(*map(cell_text, row))
     return drawn
-
-
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else f"{value:,}"

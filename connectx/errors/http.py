@@ -30,8 +30,14 @@ class HttpUnavailableError(ConnectxError):
     code = "http_unavailable"
     retriable = True
 
-    def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
-        super().__init__(message, next_step="Check that the service runs and is not overloaded; the task tries again.")
+    def __init__(
+        self,
+        message: str,
+        *,
+        next_step: str = "Check that the service runs and is not overloaded; the task tries again.",
+        retry_after_ms: int = 0,
+    ) -> None:
+        super().__init__(message, next_step=next_step)
         self.retry_after_ms = retry_after_ms
 
 

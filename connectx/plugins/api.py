@@ -555,6 +555,10 @@ class SinkConnector(Connector):
 
     task_class: ClassVar[type[SinkTask]]
 
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Default: every task gets the whole configuration, and the consumer group divides the partitions."""
+        return [self.settings] * max_tasks
+
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """Return the rows of a topic's target. Default None: unknown."""

@@ -19,7 +19,7 @@ from connectx.errors import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import START_S, ensure_schemas_topic
 from connectx.kafka.internal.leader_writer import LeaderProducer
-from connectx.kafka.internal.topic_tail import TopicTail
+from connectx.kafka.internal.topic_tail import TopicTail, as_bytes
 from connectx.kafka.settings.client_config import ClientConfig
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
@@ -133,7 +133,7 @@ class SchemaStore:
     def _read(self, message: Message) -> None:
         key, value = message.key(), message.value()
         with self._state:
-            self._catalog.apply(_bytes(key), _bytes(value))
+            self._catalog.apply(as_bytes(key), as_bytes(value))
 
     def _read_to_end(self, timeout_s: float) -> None:
         ended, failures = threading.Event(), list[ConnectxError]()
@@ -175,7 +175,3 @@ class SchemaStore:
         config = self._clients.leader_producer()
         config["transactional.id"] = f"schema-registry-{self._partition.topic}"
         return config
-
-
-def _bytes(data: str | bytes | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectx.api.peek import Record
-from connectx.views import masked_text
+from connectx.api.peek import Record, short_text
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import ConnectCluster
@@ -15,7 +14,6 @@ ROWS = 20
 LETTERS = 100
 SEARCHED = 1_000
 """How many of the newest records or rows a filter reads."""
-_CHARS = 200
 
 
 def peek(cluster: ConnectCluster, name: str, text: str) -> dict[str, Any]:
@@ -58,9 +56,4 @@ def _searched(item: Any) -> str:
 def _table(items: Iterable[Any]) -> dict[str, Any]:
     lines: list[Mapping[str, object]] = [item.row() if isinstance(item, Record) else item for item in items]
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    return {"columns": columns, "rows": [[_shown(line.get(name)) for name in columns] for line in lines]}
-
-
-def _shown(value: object) -> str:
-    text = "" if value is None else masked_text(str(value))
-    return text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
+    return {"columns": columns, "rows": [[short_text(line.get(name)) for name in columns] for line in lines]}

@@ -31,7 +31,7 @@ from connectx.history.log import EventLog
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.group_view import STABLE, group_view
 from connectx.kafka.admin.groups import GroupClient
-from connectx.kafka.internal.topic_tail import TopicTail
+from connectx.kafka.internal.topic_tail import TopicTail, as_bytes
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.clock import Clock
 from connectx.model.events import Transition
@@ -244,7 +244,7 @@ class Watch:
             self._regain(origin)
 
     def _take(self, message: Message, *, silently: bool = False) -> None:
-        key, value = _bytes(message.key()), _bytes(message.value())
+        key, value = as_bytes(message.key()), as_bytes(message.value())
         offset, written_ms = int(message.offset() or 0), int(message.timestamp()[1])
         assert self._kafka is not None
         if message.topic() == self._kafka.config_topic:
@@ -262,7 +262,3 @@ class Watch:
 
     def _crashed(self, error: BaseException) -> None:
         self._lose(CONFIG_TOPIC, f"{type(error).__name__}: {error}")
-
-
-def _bytes(data: str | bytes | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data

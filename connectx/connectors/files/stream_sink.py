@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.connectors.files.stream_file import unnamed_file
 from connectx.errors import SinkFileError
 from connectx.model.configdef import ConfigDef
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
@@ -35,16 +36,10 @@ class FileStreamSink(SinkConnector):
         doc="Destination filename. Required: standard output is not supported.",
     )
 
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Every task gets the whole configuration, and so the same file."""
-        return [self.settings] * max_tasks
-
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """The file has to be named."""
-        if (config.get("file") or "").strip():
-            return {}
-        return {"file": ["Invalid value null for configuration file: a file name is required"]}
+        return unnamed_file(config)
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from connectx.connectors.files.following import Lines, SourceFile
 from connectx.connectors.files.rotation import followed, with_rotation
+from connectx.connectors.files.stream_file import unnamed_file
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import at_least, non_empty
@@ -61,9 +62,7 @@ class FileStreamSource(SourceConnector):
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """The file has to be named."""
-        if (config.get("file") or "").strip():
-            return {}
-        return {"file": ["Invalid value null for configuration file: a file name is required"]}
+        return unnamed_file(config)
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:

@@ -26,10 +26,6 @@ class HttpSink(SinkConnector):
     version = VERSION
     config = CONFIG
 
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Every task gets the whole configuration; the consumer group divides the partitions."""
-        return [self.settings] * max_tasks
-
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """A login is complete, headers can be sent, and statuses mean one thing."""
@@ -96,7 +92,10 @@ class HttpSink(SinkConnector):
 
         def _send(self, request: Request) -> None:
             if self._is_cancelled:
-                raise HttpUnavailableError("The task was cancelled before it sent all records.")
+                raise HttpUnavailableError(
+                    "The task was cancelled before it sent all records.",
+                    next_step="It sends them after its start.",
+                )
             try:
                 self._target.send(request)
             except RequestRefusedError as refused:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.tables import Column, TableName
+from connectx.connectors.sql import identifier
 from connectx.errors import TableMismatchError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Database(ABC):
 
     def quote(self, name: str) -> str:
         """A quoted identifier."""
-        return '"' + name.replace('"', '""') + '"'
+        return identifier(name)
 
     def column(self, name: str) -> str:
         """A column of `source` in SQL; qualified, since ORDER BY prefers names of the select list."""

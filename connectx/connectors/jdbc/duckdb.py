@@ -11,12 +11,13 @@ import pyarrow as pa
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
     Database,
-    DatabaseSettings,
     Field,
     not_whole,
     numeric_type,
 )
+from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
+from connectx.connectors.sql import literal
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -37,15 +38,11 @@ _AS: Final = {
 _SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE"}
 
 
-class DuckDatabase(Database):
+class DuckDatabase(FileConnection, Database):
     """A database file, opened for reading where no other part of the process has it open for writing."""
 
     label = "DuckDB"
     bulk_obstacle = "the worker reads files of DuckDB by itself"
-
-    def __init__(self, settings: DatabaseSettings) -> None:
-        super().__init__(settings)
-        self._connection: Any = None
 
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database."""
@@ -62,7 +59,7 @@ class DuckDatabase(Database):
         rows = self._query(
             "SELECT column_name, data_type, is_nullable, coalesce(column_default, '') LIKE 'nextval(%' "
             "FROM duckdb_columns() WHERE database_name = current_database() "
-            f"AND schema_name = {_literal(table.schema)} AND table_name = {_literal(table.name)} ORDER BY column_index"
+            f"AND schema_name = {literal(table.schema)} AND table_name = {literal(table.name)} ORDER BY column_index"
         )
         if not rows:
             raise TableMissingError(
@@ -118,16 +115,10 @@ class DuckDatabase(Database):
         """Close the file, so that another process can write to it."""
         self.close()
 
-    def close(self) -> None:
-        """As in Database."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
     # ---------------------------------------------------------------------------------------------- inner parts
 
     def _aware(self, value: str) -> str:
-        return f"({value} AT TIME ZONE {_literal(str(self.settings.zone))})"
+        return f"({value} AT TIME ZONE {literal(str(self.settings.zone))})"
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self._call(lambda: self._live().execute(sql).fetchall())
@@ -192,7 +183,3 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return column.cast(pa.timestamp("us", "UTC"))
     return column
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

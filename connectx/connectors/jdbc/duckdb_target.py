@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from connectx.connectors.jdbc.duckdb import duckdb_error
+from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.errors import DatabaseUnavailableError
 
@@ -32,7 +33,7 @@ _CREATED: Final = (
 _ROWS: Final = "connectx_rows"
 
 
-class DuckTarget(Target):
+class DuckTarget(FileConnection, Target):
     """A database file, created when it is missing.
 
     DuckDB has no marks within a transaction: to drop a part, the transaction is rolled back and what was done before
@@ -43,7 +44,6 @@ class DuckTarget(Target):
 
     def __init__(self, settings: TargetSettings) -> None:
         super().__init__(settings)
-        self._connection: Any = None
         self._in_transaction = False
         self._done: list[Callable[[], object]] = []
         self._mark = 0
@@ -80,10 +80,8 @@ class DuckTarget(Target):
 
     def close(self) -> None:
         """As in Target."""
-        connection, self._connection = self._connection, None
         self._end()
-        if connection is not None:
-            connection.close()
+        super().close()
 
     def rest(self) -> None:
         """As in Target."""

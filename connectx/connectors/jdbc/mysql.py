@@ -18,7 +18,7 @@ from connectx.connectors.jdbc.database import (
     not_whole,
     numeric_type,
 )
-from connectx.connectors.jdbc.mysql_session import MySqlSession
+from connectx.connectors.jdbc.mysql_session import MySqlSession, identifier, literal
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.errors import DatabaseError, RowRefusedError, TableMismatchError, TableMissingError
 
@@ -68,8 +68,8 @@ class MySqlDatabase(Database):
         """As in Database."""
         rows = self._query(
             "SELECT column_name, column_type, is_nullable = 'YES', extra LIKE '%auto_increment%' "
-            f"FROM information_schema.columns WHERE table_schema = {_literal(table.schema)} "
-            f"AND table_name = {_literal(table.name)} ORDER BY ordinal_position"
+            f"FROM information_schema.columns WHERE table_schema = {literal(table.schema)} "
+            f"AND table_name = {literal(table.name)} ORDER BY ordinal_position"
         )
         if not rows:
             raise TableMissingError(
@@ -121,8 +121,8 @@ class MySqlDatabase(Database):
     def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
         """As in Database."""
         found = self._query(
-            f"SELECT avg_row_length FROM information_schema.tables WHERE table_schema = {_literal(table.schema)} "
-            f"AND table_name = {_literal(table.name)}"
+            f"SELECT avg_row_length FROM information_schema.tables WHERE table_schema = {literal(table.schema)} "
+            f"AND table_name = {literal(table.name)}"
         )
         sizes = [int(size) for (size,) in found if size is not None]
         return Estimate(int(self._session.explained(sql)["rows"] or 0), max(_VALUE_BYTES * columns, *sizes))
@@ -133,7 +133,7 @@ class MySqlDatabase(Database):
 
     def quote(self, name: str) -> str:
         """As in Database."""
-        return "`" + name.replace("`", "``") + "`"
+        return identifier(name)
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
@@ -192,7 +192,3 @@ def _array(values: tuple[Any, ...], field: Field) -> pa.Array:
             f"Column {field.name} has a value that cannot be read: {error}.",
             next_step="Correct the value, or read the column by `query` with a CAST, and restart the task.",
         ) from error
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from connectx.connectors import sql
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.errors import (
     ConnectxError,
@@ -210,3 +211,13 @@ def mysql_error(error: Exception, place: str, what: str) -> ConnectxError:
     return DatabaseError(
         f"MySQL at {place} refuses {what}: {text} (error {code}).", next_step="Correct the cause, and restart the task."
     )
+
+
+def identifier(name: str) -> str:
+    """A quoted identifier in SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text in SQL, where a backslash escapes."""
+    return sql.literal(text.replace("\\", "\\\\"))

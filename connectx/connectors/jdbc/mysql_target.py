@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.mysql import arrow_type
-from connectx.connectors.jdbc.mysql_session import MySqlSession
+from connectx.connectors.jdbc.mysql_session import MySqlSession, identifier, literal
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.errors import RowRefusedError, TableMismatchError
 
@@ -183,11 +183,11 @@ class MySqlTarget(Target):
 
     def quote(self, name: str) -> str:
         """As in Target."""
-        return "`" + name.replace("`", "``") + "`"
+        return identifier(name)
 
     def literal(self, text: str) -> str:
         """As in Target: a backslash escapes."""
-        return super().literal(text.replace("\\", "\\\\"))
+        return literal(text)
 
     # ---------------------------------------------------------------------------------------------- inner parts
 

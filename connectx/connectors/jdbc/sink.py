@@ -49,10 +49,6 @@ class JdbcSink(SinkConnector):
     version = VERSION
     config = CONFIG
 
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Every task gets the whole configuration; the consumer group divides the partitions."""
-        return [self.settings] * max_tasks
-
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """Modes need a primary key."""

@@ -18,14 +18,15 @@ import pyarrow as pa
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
     Database,
-    DatabaseSettings,
     Field,
     in_utc,
     not_a_time,
     not_whole,
     numeric_type,
 )
+from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
+from connectx.connectors.sql import literal
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -41,15 +42,13 @@ _ROW: Final = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLIT
 _NUMERIC: Final = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
-class SqliteDatabase(Database):
+class SqliteDatabase(FileConnection, Database):
     """A database file, opened for reading."""
 
     label = "SQLite"
     bulk_obstacle = "the worker reads files of SQLite by itself"
 
-    def __init__(self, settings: DatabaseSettings) -> None:
-        super().__init__(settings)
-        self._connection: sqlite3.Connection | None = None
+    _connection: sqlite3.Connection | None = None
 
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database."""
@@ -85,11 +84,11 @@ class SqliteDatabase(Database):
         millis = [_millis(self.column(column.name)) for column in columns]
         value = millis[0] if len(millis) == 1 else f"coalesce({', '.join(millis)})"
 
-        def literal(micros: int) -> str:
+        def millis_of(micros: int) -> str:
             local = datetime.fromisoformat(self.local_text(micros)).replace(tzinfo=UTC)
             return str(round(local.timestamp() * 1000))
 
-        return TimestampSql(value, f"{value} * 1000", literal)
+        return TimestampSql(value, f"{value} * 1000", millis_of)
 
     def incrementing(self, column: Column) -> str:
         """As in Database."""
@@ -110,17 +109,12 @@ class SqliteDatabase(Database):
             schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
             yield in_utc(pa.Table.from_arrays(arrays, schema=pa.schema(schema)), str(self.settings.zone))
 
-    def close(self) -> None:
-        """As in Database."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
     # ---------------------------------------------------------------------------------------------- inner parts
 
     def _columns(self, name: str) -> list[Column]:
-        literal = "'" + name.replace("'", "''") + "'"
-        rows = self._query(f'SELECT name, type, "notnull", pk FROM pragma_table_xinfo({literal}) WHERE hidden <> 1')
+        rows = self._query(
+            f'SELECT name, type, "notnull", pk FROM pragma_table_xinfo({literal(name)}) WHERE hidden <> 1'
+        )
         is_alias = sum(pk > 0 for *_, pk in rows) == 1
         return [
             Column(column, kind, not (notnull or rowid), rowid)

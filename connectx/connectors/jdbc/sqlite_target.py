@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.sqlite import declared_type, sqlite_error
 from connectx.connectors.jdbc.statements import bound_rows, inserting
-from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
+from connectx.connectors.jdbc.target import Target, TargetColumn, TargetTable
 
 _Result = TypeVar("_Result")
 _CREATED = (
@@ -21,14 +22,12 @@ _CREATED = (
 )
 
 
-class SqliteTarget(Target):
+class SqliteTarget(FileConnection, Target):
     """A database file, created when it is missing."""
 
     label = "SQLite"
 
-    def __init__(self, settings: TargetSettings) -> None:
-        super().__init__(settings)
-        self._connection: sqlite3.Connection | None = None
+    _connection: sqlite3.Connection | None = None
 
     def execute(self, sql: str) -> None:
         """As in Target."""
@@ -58,12 +57,6 @@ class SqliteTarget(Target):
         """As in Target."""
         if (connection := self._connection) is not None:
             connection.interrupt()
-
-    def close(self) -> None:
-        """As in Target."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
 
     # ---------------------------------------------------------------------------------------------------- tables
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.connectors.sql import identifier, literal
 from connectx.errors import TableMismatchError
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
@@ -282,11 +283,11 @@ class Target(ABC):
 
     def quote(self, name: str) -> str:
         """A quoted identifier."""
-        return '"' + name.replace('"', '""') + '"'
+        return identifier(name)
 
     def literal(self, text: str) -> str:
         """A text in SQL."""
-        return "'" + text.replace("'", "''") + "'"
+        return literal(text)
 
     def place(self, schema: str, name: str) -> str:
         """A table's name in SQL."""

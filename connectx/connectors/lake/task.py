@@ -208,10 +208,6 @@ class LakeSink(SinkConnector):
             change=upserts.change,
         )
 
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Every task gets the whole configuration; the consumer group divides the partitions."""
-        return [self.settings] * max_tasks
-
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
         """Changes of rows need the keys of all partitions in one place: the worker."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from connectx.connectors.sql import identifier, literal
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -24,6 +25,17 @@ from connectx.extras import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+__all__ = [
+    "URL_KEYS",
+    "PostgresSession",
+    "connect_error",
+    "identifier",
+    "libpq_uri",
+    "literal",
+    "shown_place",
+    "typed_error",
+]
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
@@ -237,18 +249,6 @@ def typed_error(error: Any, what: str, place: str) -> ConnectxError:
         f"{server} refuses {verb}: {message} (SQLSTATE {state or 'unknown'}).",
         next_step="Correct the cause, and restart the task.",
     )
-
-
-def literal(value: str | int | None) -> str:
-    """An SQL literal."""
-    if value is None:
-        return "NULL"
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """A quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _state(error: Any) -> str:

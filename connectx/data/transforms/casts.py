@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, default_of, default_value, described
-from connectx.data.transforms.columns import one, replaced
+from connectx.data.transforms.columns import replaced
 from connectx.data.transforms.fields import SideTransform
 from connectx.data.transforms.texts import as_text
 from connectx.errors import TransformError
@@ -85,7 +86,7 @@ class Cast(SideTransform):
     def apply(self, table: pa.Table) -> pa.Table:
         """Nulls stay, optional fields stay optional."""
         if "" in self._types:
-            return replaced(table, self.side, cast(one(table[self.side]), self._types[""]))
+            return replaced(table, self.side, cast(one_chunk(table[self.side]), self._types[""]))
         fields = self.fields(table, "cast types")
         if fields.empty:
             return table

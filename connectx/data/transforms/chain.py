@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.transforms.api import Predicate, Transform
-from connectx.data.transforms.columns import one
 from connectx.errors import ConnectxError, TransformError
 
 ROW = "connectx_row"
@@ -129,7 +129,7 @@ def _step(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table
     try:
         chosen = step.predicate.test(table)
     except Exception as error:
-        failures += [Failure(row, step.alias, type(step.predicate), error) for row in one(table[ROW]).to_pylist()]
+        failures += [Failure(row, step.alias, type(step.predicate), error) for row in one_chunk(table[ROW]).to_pylist()]
         return []
     chosen = pc.fill_null(chosen, False)  # a comparison with null is null: no row may get lost between both filters
     chosen = pc.invert(chosen) if step.negate else chosen
@@ -168,7 +168,7 @@ def _refusal(step: Step, table: pa.Table) -> Exception | None:
 def _refused(step: Step, table: pa.Table, refusal: Exception, failures: list[Failure]) -> list[pa.Table]:
     """Rows of columns that the transformation refuses: a null passes if it passes among nulls alone."""
     sides = [side for side in ("key", "value") if side in step.transform.reads and side in table.column_names]
-    there = pa.array(np.any([one(table[side]).is_valid() for side in sides] or [np.ones(table.num_rows, bool)], axis=0))
+    there = pa.array(np.any([one_chunk(table[side]).is_valid() for side in sides] or [np.ones(table.num_rows, bool)], axis=0))
     failures += _failed(step, table.filter(there), refusal)
     nulls = table.filter(pc.invert(there))
     for side in sides:
@@ -181,7 +181,7 @@ def _refused(step: Step, table: pa.Table, refusal: Exception, failures: list[Fai
 
 
 def _failed(step: Step, table: pa.Table, error: Exception) -> list[Failure]:
-    return [Failure(row, step.alias, type(step.transform), error) for row in one(table[ROW]).to_pylist()]
+    return [Failure(row, step.alias, type(step.transform), error) for row in one_chunk(table[ROW]).to_pylist()]
 
 
 def _checked(step: Step, table: pa.Table) -> pa.Table:

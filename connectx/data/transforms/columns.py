@@ -11,22 +11,17 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.headers import HEADERS
 from connectx.errors import TransformError
 
-__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "one", "replaced", "require_all", "spread"]
+__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "replaced", "require_all", "spread"]
 
 TIME: Final = pa.time32("ms")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 Column: TypeAlias = tuple[pa.Field, pa.Array]
-
-
-def one(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    combined = column.combine_chunks()
-    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def replaced(table: pa.Table, name: str, values: pa.Array, schema: SchemaName = NO_NAME) -> pa.Table:
@@ -52,7 +47,7 @@ class Fields:
     def __init__(self, table: pa.Table, side: str, purpose: str) -> None:
         self._table = table
         self._side = side
-        array = one(table[side])
+        array = one_chunk(table[side])
         self.valid: pa.Array | None = array.is_valid() if array.null_count else None
         self.empty: bool = pa.types.is_null(array.type)
         """Keys or values have no type, so that there are no fields to change."""
@@ -68,7 +63,7 @@ class Fields:
 
     def beside(self, name: str) -> pa.Array:
         """Another column of the table, for the rows that have fields."""
-        values = one(self._table[name])
+        values = one_chunk(self._table[name])
         return values if self.valid is None else values.filter(self.valid)
 
     def struct(self, columns: Sequence[Column]) -> pa.Array:

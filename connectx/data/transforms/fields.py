@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.transforms.api import Transform
-from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, one, replaced, require_all
+from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, replaced, require_all
 from connectx.errors import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
 from connectx.model.validators import non_empty, one_of
@@ -238,7 +239,7 @@ class ExtractField(SideTransform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Null where there is no key or value, or no such parent."""
-        values, schema = one(table[self.side]), NO_NAME
+        values, schema = one_chunk(table[self.side]), NO_NAME
         for name in self._path:
             if pa.types.is_null(values.type):
                 break
@@ -266,7 +267,7 @@ class HoistField(SideTransform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Also around null."""
-        values = one(table[self.side])
+        values = one_chunk(table[self.side])
         field = table.schema.field(self.side).with_name(self.settings["field"])
         return replaced(table, self.side, pa.StructArray.from_arrays([values], fields=[field]))
 

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import SchemaName
 from connectx.data.transforms.api import Predicate, Transform
-from connectx.data.transforms.columns import HEADERS, one, replaced, require_all, spread
+from connectx.data.transforms.columns import HEADERS, replaced, require_all, spread
 from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
 from connectx.data.transforms.texts import as_text
 from connectx.errors import ConfigError, TransformError
@@ -93,7 +94,7 @@ class DropHeaders(Transform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """All of these names."""
-        headers = one(table["headers"])
+        headers = one_chunk(table["headers"])
         if headers.null_count == len(headers):
             return table
         dropped = set(self.settings["headers"])
@@ -109,7 +110,7 @@ def with_header(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     added = pa.StructArray.from_arrays(
         [pa.array([name] * len(values), pa.string()), values], fields=list(HEADERS.value_type)
     )
-    present = one(table["headers"])
+    present = one_chunk(table["headers"])
     if present.null_count == len(present):
         offsets = pa.array(range(len(added) + 1), pa.int32())
         return replaced(table, "headers", pa.ListArray.from_arrays(offsets, added, type=HEADERS))
@@ -125,7 +126,7 @@ class TopicNameMatches(Predicate):
 
     def test(self, table: pa.Table) -> pa.Array:
         """Test each distinct topic once."""
-        distinct = one(table["topic"]).dictionary_encode()
+        distinct = one_chunk(table["topic"]).dictionary_encode()
         matches = [bool(re.fullmatch(self.settings["pattern"], topic)) for topic in distinct.dictionary.to_pylist()]
         return pc.fill_null(pc.take(pa.array(matches, pa.bool_()), distinct.indices), False)
 
@@ -139,7 +140,7 @@ class HasHeaderKey(Predicate):
     def test(self, table: pa.Table) -> pa.Array:
         """Once or several times."""
         name = self.settings["name"]
-        found: list[Any] = one(table["headers"]).to_pylist()
+        found: list[Any] = one_chunk(table["headers"]).to_pylist()
         return pa.array([any(header["key"] == name for header in row or ()) for row in found], pa.bool_())
 
 
@@ -150,4 +151,4 @@ class RecordIsTombstone(Predicate):
 
     def test(self, table: pa.Table) -> pa.Array:
         """Null values."""
-        return one(table["value"]).is_null()
+        return one_chunk(table["value"]).is_null()

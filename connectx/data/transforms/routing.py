@@ -12,8 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import one_chunk
 from connectx.data.transforms.api import Transform
-from connectx.data.transforms.columns import TIME, TIMESTAMP, one, replaced
+from connectx.data.transforms.columns import TIME, TIMESTAMP, replaced
 from connectx.data.transforms.date_format import DateFormat
 from connectx.data.transforms.fields import SideTransform
 from connectx.errors import ConfigError, TransformError
@@ -56,7 +57,7 @@ class RegexRouter(Transform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Route each distinct topic once."""
-        return replaced(table, "topic", mapped(one(table["topic"]), self._route))
+        return replaced(table, "topic", mapped(one_chunk(table["topic"]), self._route))
 
     def _route(self, topic: str) -> str:
         if not self._regex.fullmatch(topic):
@@ -132,12 +133,12 @@ class TimestampRouter(Transform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Every record needs a timestamp."""
-        stamps = one(table["timestamp"])
+        stamps = one_chunk(table["timestamp"])
         if stamps.null_count:
             raise TransformError("Timestamp missing on record")
         times = self._format.format(stamps.cast(pa.int64())).cast(pa.string())
         named = pa.array([self.settings["topic.format"]] * table.num_rows, pa.string())
-        for placeholder, texts in (("${topic}", one(table["topic"])), ("${timestamp}", times)):
+        for placeholder, texts in (("${topic}", one_chunk(table["topic"])), ("${timestamp}", times)):
             pieces = pc.split_pattern(named, placeholder)
             named = pc.binary_join(pieces, texts)
         return replaced(table, "topic", named)
@@ -187,7 +188,7 @@ class TimestampConverter(SideTransform):
         """Nulls stay. A field that is not there changes nothing."""
         name = self.settings["field"]
         if not name:
-            return replaced(table, self.side, self._converted(one(table[self.side])))
+            return replaced(table, self.side, self._converted(one_chunk(table[self.side])))
         fields = self.fields(table, "converting timestamp formats")
         if fields.empty:
             return table

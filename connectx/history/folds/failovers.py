@@ -111,10 +111,10 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
     moved = {move.task for move in moves}
     kept = tuple(run.name for run in held if run.name not in moved and run.end_ms is None and _is_back(run))
     until = {run.name: _next_begin(run, all_runs) for run in held}
-    own = [event for event in after if event.seq < until.get(_task(event), 0)]
+    own = [event for event in after if event.seq < until.get(task_name(event), 0)]
     rejections = tuple(event for event in own if event.kind in REJECTIONS)
     aborted = [event for event in own if event.kind is EventKind.TRANSACTION_ABORTED]
-    shut_out = {move.task for move in moves if move.shut_out} | {_task(event) for event in rejections}
+    shut_out = {move.task for move in moves if move.shut_out} | {task_name(event) for event in rejections}
     return Failover(
         worker=worker,
         fault=fault_of(fault) or "",
@@ -203,5 +203,6 @@ def fault_of(event: Event) -> str | None:
     return event.payload.fault if isinstance(event.payload, FaultInjected) else None
 
 
-def _task(event: Event) -> str:
+def task_name(event: Event) -> str:
+    """The name of the task that an event is about."""
     return f"{event.connector}-{event.task}"

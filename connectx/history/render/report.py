@@ -162,7 +162,7 @@ def _table(table: Table) -> str:
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{_cell_class(cell, is_number)}>{escape(_cell(cell))}</td>"
+            f"<td{_cell_class(cell, is_number)}>{escape(cell_text(cell))}</td>"
             for cell, is_number in zip(row, numeric, strict=True)
         )
         + "</tr>"
@@ -177,7 +177,8 @@ def _cell_class(cell: object, is_number: bool) -> str:
     return ' class="t"' if len(str(cell)) > 24 else ""  # long text may wrap
 
 
-def _cell(value: str | int | float | None) -> str:
+def cell_text(value: str | int | float | None) -> str:
+    """A cell of a table; numbers have separators."""
     if value is None:
         return ""
     return value if isinstance(value, str) else f"{value:,}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
-from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failovers, fault_of
+from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failovers, fault_of, task_name
 from connectx.history.folds.fences import fenced_by
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, epoch_of, runs
@@ -147,7 +147,7 @@ def _after_fault(failover: Failover) -> Iterator[str]:
         yield f"an open transaction{what} of {failover.worker} was aborted"
     fences, rejections = failover.fenced_by, []
     for event in failover.rejections:
-        epoch = failover.epochs.get(_task(event)) if event.producer_epoch is None else event.producer_epoch
+        epoch = failover.epochs.get(task_name(event)) if event.producer_epoch is None else event.producer_epoch
         rejections.append(_rejection(event, epoch, fences))
     yield from dict.fromkeys(rejections)
 
@@ -158,7 +158,7 @@ def _ended(failover: Failover) -> bool:
 
 def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> str:
     by = f": {fences[event.seq]}" if event.seq in fences else ""
-    return rejection(event, epoch, owner=f"{event.worker}'s", of=f" for {_task(event)}") + by
+    return rejection(event, epoch, owner=f"{event.worker}'s", of=f" for {task_name(event)}") + by
 
 
 # ---------------------------------------------------------------------------------------------- other stories
@@ -328,9 +328,5 @@ def _lanes(events: Sequence[Event]) -> Iterator[Story]:
 
 
 def _epoch(event: Event, all_runs: Sequence[Run]) -> int | None:
-    about = (run for run in all_runs if run.worker == event.worker and run.name == _task(event))
+    about = (run for run in all_runs if run.worker == event.worker and run.name == task_name(event))
     return epoch_of(event, next((run for run in about if run.covers(event.time_ms)), None))
-
-
-def _task(event: Event) -> str:
-    return f"{event.connector}-{event.task}"

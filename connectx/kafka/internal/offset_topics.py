@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import ensure_offsets_topic
 from connectx.kafka.internal.offset_store import READ_S, OffsetStore
-from connectx.kafka.internal.topic_tail import TopicTail
+from connectx.kafka.internal.topic_tail import TopicTail, as_bytes
 from connectx.kafka.settings.clients import ClientConfigs, ConnectorConfig
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.source_offsets import SourceOffset, SourcePartition
@@ -104,7 +104,7 @@ class OwnOffsets:
         tail: TopicTail | None = None
 
         def take(message: Message) -> None:
-            store.apply(_bytes(message.key()), _bytes(message.value()))
+            store.apply(as_bytes(message.key()), as_bytes(message.value()))
 
         try:
             if create:
@@ -196,7 +196,3 @@ def offsets_topic(clients: ClientConfigs, worker: WorkerConfig, connector_config
 
 def _servers(text: str) -> set[str]:
     return {server.strip() for server in text.split(",")}
-
-
-def _bytes(data: str | bytes | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data

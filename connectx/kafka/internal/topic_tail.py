@@ -259,3 +259,8 @@ class TopicTail:
     def _on_connection_error(self, error: KafkaError) -> None:
         if worth_knowing(error):
             self._connection_error = error
+
+
+def as_bytes(data: str | bytes | None) -> bytes | None:
+    """A key or a value of a message, which its client types as text or bytes."""
+    return data.encode() if isinstance(data, str) else data

@@ -35,7 +35,7 @@ from connectx.kafka.internal.config_writer import ConfigProducer
 from connectx.kafka.internal.leader_writer import LeaderProducer
 from connectx.kafka.internal.offset_store import OffsetStore
 from connectx.kafka.internal.status_writer import StatusWriter
-from connectx.kafka.internal.topic_tail import TopicTail
+from connectx.kafka.internal.topic_tail import TopicTail, as_bytes
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.status_records import TopicStatusRecord
@@ -212,27 +212,23 @@ class InternalTopics:
         self._readers[str(message.topic())](message)
 
     def _on_config_record(self, message: Message) -> None:
-        record = decode_config_record(_bytes(message.key()), _bytes(message.value()))
+        record = decode_config_record(as_bytes(message.key()), as_bytes(message.value()))
         if record is None:
             _log.warning("Record %s of the config topic is skipped: its value is not JSON.", message.offset())
         else:
             self._report(ConfigRecordRead(int(message.offset() or 0), record))
 
     def _on_status_record(self, message: Message) -> None:
-        record = decode_status_record(_bytes(message.key()), _bytes(message.value()))
+        record = decode_status_record(as_bytes(message.key()), as_bytes(message.value()))
         if record is None:
             _log.warning("Record %s of the status topic is skipped: it is not a status.", message.offset())
             return
         if not isinstance(record, TopicStatusRecord):
-            self._statuses.saw((_bytes(message.key()) or b"").decode(errors="replace"), record.status)
+            self._statuses.saw((as_bytes(message.key()) or b"").decode(errors="replace"), record.status)
         self._report(StatusRecordRead(record, int(message.timestamp()[1])))
 
     def _on_offset_record(self, message: Message) -> None:
-        self._offsets.apply(_bytes(message.key()), _bytes(message.value()))
+        self._offsets.apply(as_bytes(message.key()), as_bytes(message.value()))
 
     def _crashed(self, error: BaseException) -> None:
         self._report(InternalTopicsFailed(f"{type(error).__name__}: {error}"))
-
-
-def _bytes(data: str | bytes | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data

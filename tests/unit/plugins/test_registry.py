@@ -167,6 +167,12 @@ def test_more_tasks_than_allowed_are_an_error_unless_that_is_switched_off() -> N
     assert [task["number"] for task in generated] == ["0", "1"]
 
 
+def test_a_sink_has_as_many_tasks_as_allowed_if_it_does_not_divide_its_work() -> None:
+    sink = Drain()
+    sink.settings = {"k": "v"}
+    assert sink.task_configs(3) == [{"k": "v"}] * 3
+
+
 def test_a_connector_without_tasks_says_so() -> None:
     plugins = Plugins()
     lonely = type("Lonely", (SinkConnector,), {"config": ConfigDef()})
