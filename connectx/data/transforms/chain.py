@@ -168,7 +168,9 @@ def _refusal(step: Step, table: pa.Table) -> Exception | None:
 def _refused(step: Step, table: pa.Table, refusal: Exception, failures: list[Failure]) -> list[pa.Table]:
     """Rows of columns that the transformation refuses: a null passes if it passes among nulls alone."""
     sides = [side for side in ("key", "value") if side in step.transform.reads and side in table.column_names]
-    there = pa.array(np.any([one_chunk(table[side]).is_valid() for side in sides] or [np.ones(table.num_rows, bool)], axis=0))
+    there = pa.array(
+        np.any([one_chunk(table[side]).is_valid() for side in sides] or [np.ones(table.num_rows, bool)], axis=0)
+    )
     failures += _failed(step, table.filter(there), refusal)
     nulls = table.filter(pc.invert(there))
     for side in sides:

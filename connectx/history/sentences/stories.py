@@ -312,7 +312,7 @@ def _lanes(events: Sequence[Event]) -> Iterator[Story]:
     """Changes of lanes and failed jobs. The way back to the tail after a failed job is part of its story."""
     failed: set[str] = set()
     for event in events:
-        task = _task(event)
+        task = task_name(event)
         match event.payload:
             case BulkFailed(error):
                 failed.add(task)
