@@ -66,7 +66,7 @@ SETTINGS: Final[Mapping[str, Sequence[Mapping[str, str]]]] = {
     "TimestampConverter": (
         {"field": "at", "target.type": "string", "format": "yyyy-MM-dd HH:mm:ss.SSS"},
         {"field": "date", "target.type": "Timestamp", "format": "yyyy-MM-dd"},
-        {"field": "id", "target.type": "Date", "unix.precision": "seconds"},
+        {"field": "id", "target.type": "Date", "unix.precision": "nanoseconds"},
         {"field": "day", "target.type": "unix", "unix.precision": "nanoseconds"},
         {"field": "at", "target.type": "Time"},
         {"field": "missing", "target.type": "unix"},
@@ -160,9 +160,10 @@ _SCALARS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[random.Rand
     (pa.types.is_time, lambda chance: (_MOMENT + timedelta(seconds=chance.randrange(86_400))).time()),
     (pa.types.is_duration, lambda chance: timedelta(seconds=chance.randrange(9))),
 )
-_OF_FIELDS: Final[Mapping[str, Sequence[str]]] = {
+_OF_FIELDS: Final[Mapping[str, Sequence[str | float]]] = {
     "digits": ("1", "77", "+5", "-3", "300", "no number", ""),
     "date": ("2020-01-01", "1969-12-31", "2020-02-30", "never"),
+    **dict.fromkeys(("amount", "ratio", "x"), (0.0, -0.0, 0.5, 12.0, 1e30)),
 }
 
 

@@ -363,9 +363,30 @@ def _table(documents: pa.Array, schema: pa.Schema | None, checked: bool) -> pa.T
         table = _read(lines, block, options)
         if block < whole and _fields(table.schema) != _fields(schema):
             table = _read(lines, whole, options)
+        if not _is_whole(table):
+            known = pa.schema([field.with_type(_known(field.type)) for field in table.schema])
+            table = _read(lines, whole, arrow_json.ParseOptions(explicit_schema=known))
     except pa.ArrowInvalid:
         return None
     return table
+
+
+def _is_whole(table: pa.Table) -> bool:
+    """False where the parser has lost nulls with which a list begins, because it inferred the type of the elements."""
+    try:
+        table.validate()
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    """The type with text in the place of what no value shows."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_known(field.type)) for field in kind])
+    if is_list(kind):
+        return pa.list_(_known(kind.value_type))
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _read(lines: pa.Buffer, block_bytes: int, options: arrow_json.ParseOptions) -> pa.Table:

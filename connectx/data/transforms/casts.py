@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, default_of, default_value, described
-from connectx.data.transforms.columns import replaced
+from connectx.data.transforms.columns import name_of, replaced
 from connectx.data.transforms.fields import SideTransform
 from connectx.data.transforms.texts import as_text
 from connectx.errors import TransformError
@@ -121,7 +121,7 @@ def cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if types.is_dictionary(kind):
         return cast(values.cast(kind.value_type), target)
     if types.is_nested(kind):
-        raise TransformError(f"Cast transformation does not support casting from {kind}")
+        raise TransformError(f"Cast transformation does not support casting from {name_of(kind)}")
     if types.is_string(target):
         return as_text(values, "cast types")
     if types.is_date32(kind):

@@ -11,17 +11,26 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.arrays import is_list
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.headers import HEADERS
 from connectx.errors import TransformError
 
-__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "replaced", "require_all", "spread"]
+__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "name_of", "replaced", "require_all", "spread"]
 
 TIME: Final = pa.time32("ms")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 Column: TypeAlias = tuple[pa.Field, pa.Array]
+
+
+def name_of(kind: pa.DataType) -> str:
+    """A type in messages: without fields, which JSON without schemas has other ones of in each batch."""
+    types = pa.types
+    return (
+        "struct" if types.is_struct(kind) else "map" if types.is_map(kind) else "list" if is_list(kind) else str(kind)
+    )
 
 
 def replaced(table: pa.Table, name: str, values: pa.Array, schema: SchemaName = NO_NAME) -> pa.Table:
@@ -54,7 +63,7 @@ class Fields:
         if self.empty:
             array = pa.array([], pa.struct([]))
         if not pa.types.is_struct(array.type):
-            raise TransformError(f"Only Struct objects supported for [{purpose}], found: {array.type}")
+            raise TransformError(f"Only Struct objects supported for [{purpose}], found: {name_of(array.type)}")
         kept = array if self.valid is None else array.drop_null()
         self.count: int = len(kept)
         self.columns: dict[str, Column] = {

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.transforms.api import Transform
-from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, replaced, require_all
+from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, name_of, replaced, require_all
 from connectx.errors import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
 from connectx.model.validators import non_empty, one_of
@@ -174,7 +174,7 @@ class MaskField(SideTransform):
             raise TransformError(f"Unable to convert {text} (class java.lang.String) to number") from None
         if types.is_string(kind) or types.is_large_string(kind):
             return pa.scalar(text, kind)
-        raise TransformError(f"Cannot mask value of type {kind} with custom replacement.")
+        raise TransformError(f"Cannot mask value of type {name_of(kind)} with custom replacement.")
 
 
 def _empty(kind: pa.DataType) -> pa.Scalar:
@@ -191,7 +191,7 @@ def _empty(kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(0, pa.int32() if types.is_date32(kind) else pa.int64()).cast(kind)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
         return pa.scalar([], kind)
-    raise TransformError(f"Cannot mask value of type: {kind}")
+    raise TransformError(f"Cannot mask value of type: {name_of(kind)}")
 
 
 class ValueToKey(Transform):
@@ -244,7 +244,9 @@ class ExtractField(SideTransform):
             if pa.types.is_null(values.type):
                 break
             if not pa.types.is_struct(values.type):
-                raise TransformError(f"Only Struct objects supported for [field extraction], found: {values.type}")
+                raise TransformError(
+                    f"Only Struct objects supported for [field extraction], found: {name_of(values.type)}"
+                )
             index = values.type.get_field_index(name)
             if index < 0:
                 raise TransformError(f"Unknown field: {self.settings['field']}")

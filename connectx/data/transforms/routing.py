@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.transforms.api import Transform
-from connectx.data.transforms.columns import TIME, TIMESTAMP, replaced
+from connectx.data.transforms.columns import TIME, TIMESTAMP, name_of, replaced
 from connectx.data.transforms.date_format import DateFormat
 from connectx.data.transforms.fields import SideTransform
 from connectx.errors import ConfigError, TransformError
@@ -218,7 +218,7 @@ class TimestampConverter(SideTransform):
         if types.is_int64(kind):
             times, per_ms = _PER_MS[self.settings["unix.precision"]]
             return pc.multiply(values, times) if per_ms == 1 else pc.divide(values, per_ms)
-        raise TransformError(f"Schema of type {kind} does not correspond to a known timestamp type format")
+        raise TransformError(f"Schema of type {name_of(kind)} does not correspond to a known timestamp type format")
 
     def _written(self, stamps_ms: pa.Array) -> pa.Array:
         match self.settings["target.type"]:

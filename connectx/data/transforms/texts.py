@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.transforms.columns import name_of
 from connectx.errors import TransformError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,7 +43,7 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
         spell = _java_date
         values = values.cast(pa.timestamp("ms", "UTC") if types.is_timestamp(kind) else kind, safe=False)
     if spell is None:
-        raise TransformError(f"Values of type {kind} cannot be used for [{what}]")
+        raise TransformError(f"Values of type {name_of(kind)} cannot be used for [{what}]")
     distinct = values.dictionary_encode()
     spelled = pa.array([spell(value) for value in distinct.dictionary.to_pylist()], pa.string())
     return pc.take(spelled, distinct.indices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +49,12 @@ def test_what_is_not_all_objects_is_text() -> None:
 def test_one_field_of_two_types_is_refused() -> None:
     with pytest.raises(ConversionError, match="different types in the same field"):
         read(b'{"a":1}', b'{"a":"x"}')
+
+
+@pytest.mark.parametrize("text", ["[null,null]", '[null,"a"]', '[[null,null,"a"]]', '[{"x":[null,1]}]'])
+def test_a_list_may_begin_with_nulls(text: str) -> None:
+    documents = [f'{{"a":{text},"b":1}}'.encode(), b'{"a":[],"b":2}']
+    assert read(*documents)[:2] == ([json.loads(document) for document in documents], [None, None])
 
 
 def test_text_that_looks_like_a_constant_is_text_and_a_constant_is_refused() -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,11 @@ import pytest
 
 from connectx.core.messages import PrepareTask
 from connectx.core.sink import messages as m
+from connectx.data.converter import Converter
+from connectx.data.converters import CONVERTERS, encode_readable
+from connectx.data.json.converter import JsonConverter
+from connectx.data.registry.converter import RegistryConverter
+from connectx.data.simple import StringConverter
 from connectx.history.clock import system_clock
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.kafka.settings.clients import ClientConfigs
@@ -38,6 +44,8 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import RecordsAtHand
 from connectx.runtime.tasks.sink.setup import SinkSetup, set_up
 from tests.support.json_lines import JsonLines, lines_in, named
+from tests.support.kept_rows import KeptRows, Row
+from tests.support.lane_cases import CHAINS, KINDS, TOPIC, rows
 from tests.support.profiles import STRINGS, dotted
 from tests.support.waiting import until
 
@@ -45,9 +53,9 @@ pytestmark = pytest.mark.rule("always.8")
 
 Value = bytes | None
 Values = Callable[[random.Random], Value]
-TOPIC = "rows"
 PARTITIONS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 RECORDS = 60
+SIDES = ("key", "value")
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 APACHE = "org.apache.kafka.connect.transforms"
 
@@ -186,6 +194,8 @@ def target(kind: str, folder: Path) -> dict[str, str]:
     if kind == "DataSourceSink":
         options = {"datasource.class": named(JsonLines), "datasource.options.folder": str(folder)}
         return {"connector.class": kind, **options}
+    if kind == "KeptRows":
+        return {"connector.class": f"{KeptRows.__module__}.{kind}"}
     if kind != "IcebergSink":
         return {"connector.class": kind, "path": str(folder)}
     catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": folder.as_uri()}
@@ -287,7 +297,7 @@ class Lane:
         self.plugin.open(PARTITIONS)
         self.spark = InThisProcess()
         self.jobs = BulkJobs(self.setup, cast(Any, self.spark), "connect-lanes")
-        self.staged = 0
+        self.staged = self.filtered = 0
 
     def by_the_worker(self, partition: TopicPartition, first: int, end: int) -> None:
         """In chunks of any size."""
@@ -297,6 +307,7 @@ class Lane:
             ranges = {partition: (first, stop)}
             records = self.records.of(number, ranges)
             rows, _ = records.readable(self.plugin)
+            self.filtered += records.filtered
             self.context.records = records
             self.plugin.put(SinkBatch(rows, ranges))
             first = stop
@@ -313,6 +324,7 @@ class Lane:
             self.plugin.commit(job.token, ranges, [each for result in job.results for each in result.messages])
             self.jobs.committed()
             self.staged += ended.records
+            self.filtered += sum(result.filtered for result in job.results)
             return
         assert isinstance(ended, m.BulkFailed)
         rest: dict[TopicPartition, tuple[int, int]] = {}
@@ -354,7 +366,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Lane]:
 
     def make(name: str, kind: str, config: Mapping[str, str], log: pa.Table, seed: int) -> Lane:
         chance = random.Random(seed)
-        folder = tmp_path / name
+        folder = tmp_path / f"{name}-{uuid4().hex}"
         folder.mkdir()
         queue = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
         lane = Lane({"name": "lanes", "topics": TOPIC, **target(kind, folder), **queue, **config}, log, chance)
@@ -401,6 +413,109 @@ def same(run: Callable[..., Lane], kind: str, case: str, **more: str) -> Lane:
 @pytest.mark.parametrize("case", CASES)
 def test_both_lanes_convert_and_transform_alike(run: Callable[..., Lane], case: str) -> None:
     same(run, "DeltaSink", case)
+
+
+def spoiled(given: Value, chance: random.Random) -> Value:
+    """Some bytes cut off, or others."""
+    return given if chance.random() < 0.9 or given is None else chance.choice([given[:-1], b"", b"\xff{", given + b"0"])
+
+
+def log_of_rows(kind: str, config: Mapping[str, str], chance: random.Random) -> pa.Table:
+    """Rows as the converters of a connector write them, and some that are no such bytes."""
+    worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1"}))
+    converters = [Plugins().converter(side, config, worker) for side in SIDES]
+    table = rows(KINDS[kind], 2 * RECORDS, chance).drop_columns(["topic", "partition"])
+    records, _ = encode_readable(table, *converters, TOPIC)
+    made = [
+        {
+            **row,
+            **{"topic": TOPIC, "partition": number % 2, "offset": number},
+            **{side: spoiled(row[side], chance) for side in SIDES},
+        }
+        for number, row in enumerate(records.to_pylist())
+    ]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+def kept_alike(run: Callable[..., Lane], config: Mapping[str, str], log: pa.Table, shown: Callable[[Row], Any]) -> None:
+    """Compare rows, with the types of their keys and values, dead letters and numbers of dropped records."""
+    found = []
+    for name in ("tail", "bulk"):
+        lane = run(name, "KeptRows", config, log, 7)
+        rows = sorted(cast(KeptRows.Task, lane.plugin).rows, key=lambda row: (row[0]["partition"], row[0]["offset"]))
+        letters = sorted(lane.letters.found, key=lambda each: each[:2])
+        found.append(([shown(row) for row in rows], [each[:2] + each[3:] for each in letters], lane.filtered))
+    tail, by_bulk = found
+    assert by_bulk == tail
+    assert lane.staged == log.num_rows - 1
+    assert len(tail[0]) + len(tail[1]) + tail[2] == log.num_rows
+
+
+def with_types(row: Row) -> str:
+    """A record, with the types of its key and value unless they are null."""
+    record, *types = row
+    return repr((record, [None if record[side] is None else kind for side, kind in zip(SIDES, types, strict=True)]))
+
+
+def with_values(row: Row) -> str:
+    """A record, where a field that is missing is null: a batch may hold records with other fields."""
+    return repr(without_nulls(row[0]))
+
+
+def with_numbers(row: Row) -> str:
+    """As `with_values`, and whole numbers are no others: without schemas a batch has one type for a field."""
+    return repr(without_nulls(row[0], float))
+
+
+def without_nulls(value: Any, number: Callable[[Any], Any] = lambda found: found) -> Any:
+    match value:
+        case dict():
+            inner = {name: without_nulls(each, number) for name, each in value.items()}
+            return {name: each for name, each in inner.items() if each is not None} or None
+        case list():
+            return [without_nulls(each, number) for each in value]
+        case int() | float():
+            return number(value)
+        case _:
+            return value
+
+
+def of_both_sides(cls: type[Converter], **settings: str) -> dict[str, str]:
+    registry = {"schema.registry.url": f"mock://{uuid4().hex}"} if issubclass(cls, RegistryConverter) else {}
+    given = {"": cls.java_class, **{f".{name}": text for name, text in {**registry, **dotted(settings)}.items()}}
+    return {f"{side}.converter{name}": text for side in SIDES for name, text in given.items()}
+
+
+KINDS_OF = {
+    **{"StringConverter": ["wide", "string"], "ByteArrayConverter": ["binary"], "BooleanConverter": ["bool"]},
+    **{f"{name}Converter": ["int8"] for name in ("Short", "Integer")},
+    **{"LongConverter": ["int64"], "FloatConverter": ["float"], "DoubleConverter": ["double"]},
+}
+
+
+@pytest.mark.parametrize("cls", CONVERTERS)
+def test_both_lanes_read_what_a_converter_writes(run: Callable[..., Lane], cls: type[Converter]) -> None:
+    for kind in KINDS_OF.get(cls.__name__, ["wide", "named", "maps", "lists"]):
+        config, chance = of_both_sides(cls), random.Random(f"{cls.__name__} {kind}")
+        kept_alike(run, config, log_of_rows(kind, config, chance), with_types)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CONVERTERS if not cls.by_topic])
+def test_both_lanes_read_the_same_headers(run: Callable[..., Lane], cls: type[Converter]) -> None:
+    config = {"header.converter": cls.java_class, **of_both_sides(StringConverter)}
+    kept_alike(run, config, log_of_rows("string", config, random.Random(cls.__name__)), with_types)
+
+
+@pytest.mark.parametrize("case", CHAINS)
+def test_both_lanes_transform_records_with_schemas_alike(run: Callable[..., Lane], case: str) -> None:
+    config = {**of_both_sides(JsonConverter), **CHAINS[case]}
+    kept_alike(run, config, log_of_rows("wide", config, random.Random(case)), with_values)
+
+
+@pytest.mark.parametrize("case", CHAINS)
+def test_both_lanes_transform_records_without_schemas_alike(run: Callable[..., Lane], case: str) -> None:
+    config = {**of_both_sides(JsonConverter, schemas_enable="false"), **CHAINS[case]}
+    kept_alike(run, config, log_of_rows("wide", config, random.Random(case)), with_numbers)
 
 
 @pytest.mark.parametrize("kind", ["IcebergSink", "ParquetSink", "DataSourceSink"])
