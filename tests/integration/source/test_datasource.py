@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +12,20 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from connectx.connectors.datasource import DataSourceSource
 from connectx.core.messages import TaskFailed
 from tests.support.profiles import JSON
+from tests.support.records import read_all
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
+
+NONE: Mapping[str, str] = {}
+CHAIN = {
+    "transforms": "text,head",
+    "transforms.text.type": "Cast$Value",
+    "transforms.text.spec": "square:string",
+    "transforms.head.type": "HeaderFrom$Value",
+    "transforms.head.fields": "n",
+    "transforms.head.headers": "number",
+    "transforms.head.operation": "copy",
+}
 
 
 class Squares(DataSource):
@@ -80,13 +92,16 @@ class LettersReader(SimpleDataSourceStreamReader):
         type(self).committed = end
 
 
-def source(place: Place, cls: type[DataSource], *, instance: int = 1, **options: str) -> Task:
+def source(
+    place: Place, cls: type[DataSource], own: Mapping[str, str] = NONE, *, instance: int = 1, **options: str
+) -> Task:
     config = {
         "connector.class": "DataSourceSource",
         "datasource.class": f"{cls.__module__}.{cls.__qualname__}",
         "topic": f"{place.group}-t",
         **JSON,
-        "bulk.mode": options.pop("bulk_mode", "never"),
+        "bulk.mode": "never",
+        **own,
         **{f"datasource.options.{name}": value for name, value in options.items()},
     }
     return place.task(config, instance=instance)
@@ -103,13 +118,24 @@ def test_partitions_of_a_stream_reader_are_read_by_spark_from_where_the_task_sto
     second.stop()
 
 
-def test_executors_read_and_send_the_partitions_of_a_stream_reader(place: Place) -> None:
-    task = source(place, Squares, step="100", last="250", bulk_mode="always").begin()
-    values = [json.loads(value) for value in place.wait_for_values(f"{place.group}-t", 250)]
-    assert values == [{"n": n, "square": n * n} for n in range(250)]
-    task.stop()
-    assert place.committed({"datasource": "squares"}) == {"n": 250}
-    assert task.count("bulk_jobs") > 0
+def test_executors_send_the_worker_s_records_of_a_stream_reader(place: Place) -> None:
+    found = {}
+    for mode in ("never", "always"):
+        topic = place.create_topic(f"{place.group}-{mode}", partitions=3)
+        own = {"name": mode, "topic": topic, "bulk.mode": mode, "key.fields": "n", **CHAIN}
+        task = source(place, Squares, own, step="100", last="250").begin()
+        place.wait_for_values(topic, 250)
+        task.stop()
+        messages = read_all(place.bootstrap_servers, topic)
+        records = [(m.partition(), m.key(), m.value(), m.headers()) for m in messages]
+        found[mode] = records, place.committed({"datasource": "squares"}, mode)
+        assert (task.count("bulk_jobs") > 0) == (mode == "always")
+    assert found["always"] == found["never"]
+    records, offset = found["always"]
+    assert offset == {"n": 250}
+    values = sorted((json.loads(value) for _, _, value, _ in records), key=lambda value: value["n"])
+    assert values == [{"n": n, "square": str(n * n)} for n in range(250)]
+    assert all(headers == [("number", key)] for _, key, _, headers in records)
 
 
 def test_a_simple_reader_runs_in_the_worker_and_hears_of_commits(place: Place) -> None:
