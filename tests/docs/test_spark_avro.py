@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
 import duckdb
 import pytest
 
 from connectx.jvm import jars
-from connectx.jvm.java import find_java
-
-ROOT: Final = Path(__file__).parents[2]
-_LOCK: Final = ROOT / "tests/support/spark_avro.lock.json"
-_EXAMPLE: Final = r"^<!-- not run: .*test_spark_avro\.py.* -->\n```python\n(.*?)^```"
+from tests.support.programs import example_of, link_jar, run
 
 TYPES: Final = """
 import datetime
@@ -73,33 +63,13 @@ spark.stop()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the jar, which Ivy fetches once per user."""
-    wanted = tuple(jars.Jar(**entry) for entry in json.loads(_LOCK.read_text())["spark-avro"])
-    assert wanted[0].revision == jars.spark_version()
-    with patch.object(jars, "locked", lambda name: wanted):
-        (jar,) = jars.fetch("spark-avro", find_java())
-    (tmp_path / jar.name).symlink_to(jar)
+    """A folder with the jar."""
+    assert link_jar("spark-avro", tmp_path).revision == jars.spark_version()
     return tmp_path
 
 
-def run(code: str, folder: Path) -> str:
-    (folder / "example.py").write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "widgets")))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_the_example_reads_a_topic_by_spark_and_writes_records_that_a_sink_reads(folder: Path) -> None:
-    page = (ROOT / "docs/schema-registry.md").read_text(encoding="utf-8")
-    (code,) = re.findall(_EXAMPLE, page, re.MULTILINE | re.DOTALL)
-    assert run(code, folder).startswith("1000 ['")
+    assert run(example_of("docs/schema-registry.md", "test_spark_avro.py"), folder).startswith("1000 ['")
     found = duckdb.execute(f"SELECT * FROM read_parquet('{folder}/lake/**/*.parquet')").fetchall()
     assert len(found) == 2000
     assert len(set(found)) == 1000, "each row once from the Generator and once from Spark"

@@ -28,7 +28,8 @@ def dialect_of(url: str) -> str:
         raise ConfigError(
             [
                 f"Invalid value {shown} for configuration connection.url: it begins with none of sqlite:, "
-                "postgresql:, duckdb:, mysql: and mariadb:, with or without jdbc: before it"
+                "postgresql:, duckdb:, mysql: and mariadb:, with or without jdbc: before it. For any other database "
+                "with a JDBC driver use SparkSource or SparkSink with format=jdbc"
             ]
         )
     return {"postgres": "postgresql", "mariadb": "mysql"}.get(found[1], found[1])

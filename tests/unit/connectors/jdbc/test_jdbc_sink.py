@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink
+from connectx.connectors.jdbc.source import JdbcSource
 from connectx.errors import DatabaseError, DatabaseUnavailableError
 from tests.support.jdbc_sinks import Contract, Place, flights
 
@@ -75,5 +76,7 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, str], 
 
 
 def test_an_unknown_database_is_a_configuration_error() -> None:
-    (url,) = [v for v in JdbcSink.config.validate({"connection.url": "jdbc:oracle:x"}) if v.name == "connection.url"]
-    assert "connection.url: it begins with none of" in url.errors[0]
+    for connector in (JdbcSink, JdbcSource):
+        found = {value.name: value.errors for value in connector.config.validate({"connection.url": "jdbc:oracle:x"})}
+        assert "connection.url: it begins with none of" in found["connection.url"][0]
+        assert "use SparkSource or SparkSink with format=jdbc" in found["connection.url"][0]
