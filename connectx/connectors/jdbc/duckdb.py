@@ -158,6 +158,10 @@ def duckdb_error(error: Exception, path: str) -> ConnectxError:
         return DatabaseUnavailableError(
             f"Another process has the DuckDB file {path} open: {text}", next_step="The task tries again."
         )
+    if "file handle conflict" in text:
+        return DatabaseUnavailableError(
+            f"Another thread of this process opens or closes the DuckDB file {path}.", next_step="The task tries again."
+        )
     if isinstance(error, duckdb.TransactionException):
         return DatabaseUnavailableError(f"DuckDB at {path}: {text}", next_step="The task tries again.")
     if isinstance(error, (duckdb.ConstraintException, duckdb.ConversionException, duckdb.OutOfRangeException)):

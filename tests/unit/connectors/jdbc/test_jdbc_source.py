@@ -363,6 +363,16 @@ def test_a_querys_schema_has_no_name(tmp_path: Path) -> None:
     assert not SchemaName.of(piece.rows.schema.field("value"))
 
 
+def test_a_duckdb_file_that_is_attached_elsewhere_in_the_process_is_tried_again(tmp_path: Path) -> None:
+    url = duck(tmp_path / "a.duckdb", DUCK, DUCK_FILL.format(0, 5))
+    source = Source(source_config(url, "incrementing", incrementing_column_name="id", connection_backoff_ms=1))
+    with duckdb.connect() as other:
+        other.execute(f"ATTACH '{tmp_path / 'a.duckdb'}'")
+        with pytest.raises(RetriableError, match="opens or closes the DuckDB file"):
+            source.values()
+    assert len(until(source.values, "the rows")) == 5
+
+
 def test_duckdb_refuses_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="refuses it"):
         Source(source_config(f"duckdb:{tmp_path / 'none.duckdb'}", "bulk"))
