@@ -1,10 +1,11 @@
-"""JdbcSink on four databases in a cluster whose workers freeze and die: every record is one row."""
+"""JdbcSink on four databases in a cluster whose workers freeze and die: every record is one row, or changes one."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -18,40 +19,61 @@ from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S, until
 
 PARTITIONS = 4
+ACCOUNTS = 50
+KEYED = {
+    **{"insert.mode": "upsert", "delete.enabled": "true", "pk.mode": "record_key", "pk.fields": "id"},
+    **{"key.converter": "org.apache.kafka.connect.converters.LongConverter"},
+}
 
 
 class Flow:
-    """A topic of numbered rows, and a sink for each database."""
+    """A topic of numbered rows, one of changes of accounts, and for each database a sink of both."""
 
     def __init__(self, cluster: cx.Cluster, urls: dict[str, str]) -> None:
         self.cluster, self.urls = cluster, urls
-        self.topic = create_topic(cluster.bootstrap_servers, "numbers", PARTITIONS)
+        self.numbers = create_topic(cluster.bootstrap_servers, "numbers", PARTITIONS)
+        self.accounts = create_topic(cluster.bootstrap_servers, "accounts", PARTITIONS)
         self.count = 0
+        self.left: dict[int, int] = {}
         self.produce(100)
         for name, url in urls.items():
-            given = {"connector.class": "JdbcSink", "connection.url": url, "auto.create": "true", "max.retries": "-1"}
-            cluster.create(name, {**given, "topics": self.topic, "tasks.max": "2", **JSON})
+            retried = {"max.retries": "-1", "retry.backoff.ms": "200"}
+            given = {"connector.class": "JdbcSink", "connection.url": url, "auto.create": "true", **retried}
+            cluster.create(name, {**given, "topics": self.numbers, "tasks.max": "2", **JSON})
+            cluster.create(f"{name}-keyed", {**given, "topics": self.accounts, **JSON, **KEYED})
 
     def produce(self, count: int) -> None:
-        """Numbered rows, round-robin over the partitions."""
+        """Numbered rows, round-robin over the partitions, and as many changes: each third closes an account."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
         for number in range(self.count, self.count + count):
             row = json.dumps({"id": number, "name": f"row {number}", "half": number + 0.5})
-            producer.produce(self.topic, row.encode(), partition=number % PARTITIONS)
+            producer.produce(self.numbers, row.encode(), partition=number % PARTITIONS)
+            account = number * 7 % ACCOUNTS
+            self.left[account] = number
+            change = None if number % 3 == 0 else json.dumps({"balance": number}).encode()
+            if change is None:
+                del self.left[account]
+            producer.produce(self.accounts, change, account.to_bytes(8, "big"), partition=account % PARTITIONS)
         producer.flush(30)
         self.count += count
 
-    def ids(self, name: str) -> list[int]:
-        """The column id of a table, as a source reads it."""
+    def rows(self, name: str, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Columns of a table, as a source reads it."""
         try:
-            rows = list(table_of(self.urls[name], self.topic).read())
+            found = [table.select(columns).to_pylist() for table in table_of(self.urls[name], topic).read()]
         except ConnectxError:  # not created yet, or the file is in use
             return []
-        return sorted(number for table in rows for number in table["id"].to_pylist())
+        return sorted(tuple(row.values()) for rows in found for row in rows)
+
+    def ids(self, name: str) -> list[int]:
+        """The column id of the numbered rows."""
+        return [number for (number,) in self.rows(name, self.numbers, "id")]
 
     def wait_written(self) -> None:
-        """Until each table has as many rows as there are records."""
+        """Until each database has as many numbered rows as there are records, and each account as it was left."""
         until(lambda: all(len(self.ids(name)) >= self.count for name in self.urls), f"{self.count} rows in each table")
+        wanted = dict.fromkeys(self.urls, sorted(self.left.items()))
+        until(lambda: {name: self.rows(name, self.accounts, "id", "balance") for name in wanted} == wanted, "accounts")
 
 
 @pytest.fixture
@@ -77,4 +99,5 @@ def test_every_record_is_one_row_when_a_worker_freezes_wakes_up_as_a_zombie_and_
         assert flow.ids(name) == list(range(flow.count)), name
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
-    assert {checked.found for checked in verdict.checked} == {flow.count}
+    found = {checked.connectors[0]: checked.found for checked in verdict.checked}
+    assert found == dict.fromkeys(flow.urls, flow.count) | {f"{name}-keyed": len(flow.left) for name in flow.urls}
