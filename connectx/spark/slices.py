@@ -43,10 +43,19 @@ class SparkSessions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkTasks:
-    """How many Spark tasks the stages of a job have that have begun, and how many of them are done."""
+    """How many Spark tasks the first stage of a job has, and how many tasks of all stages are done.
 
-    known: int
+    Spark does not say which of the later stages it will skip, so the sum of their tasks means nothing.
+    """
+
+    first: int
     done: int
+
+    @classmethod
+    def of(cls, stages: Iterable[tuple[int, int, int]]) -> SparkTasks | None:
+        """From the id, the tasks and the completed tasks of each stage; None without a stage."""
+        known = sorted(stages)
+        return cls(known[0][1], sum(done for *_, done in known)) if known else None
 
 
 class TaskSpark:
@@ -123,9 +132,11 @@ class TaskSpark:
         """Keep what a Spark Connect server reports about this thread's jobs, in the responses that it waits for."""
 
         def report(stages: Iterable[Any] | None, **_: object) -> None:
-            if begun := list(stages or ()):
-                known, done = sum(stage.num_tasks for stage in begun), sum(stage.num_completed_tasks for stage in begun)
-                self._reported[name] = SparkTasks(known, done)
+            found = SparkTasks.of(
+                (stage.stage_id, stage.num_tasks, stage.num_completed_tasks) for stage in stages or ()
+            )
+            if found is not None:
+                self._reported[name] = found
 
         session.registerProgressHandler(report)
         try:
@@ -145,8 +156,9 @@ class TaskSpark:
         tracker = session.sparkContext.statusTracker()
         jobs = [info for job in tracker.getJobIdsForGroup(name) if (info := tracker.getJobInfo(job)) is not None]
         stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
-        begun = [stage for stage in stages if stage and (stage.numActiveTasks or stage.numCompletedTasks)]
-        return SparkTasks(sum(s.numTasks for s in begun), sum(s.numCompletedTasks for s in begun)) if begun else None
+        return SparkTasks.of(
+            (each.stageId, each.numTasks, each.numCompletedTasks) for each in stages if each is not None
+        )
 
     @property
     def used(self) -> bool:

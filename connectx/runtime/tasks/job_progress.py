@@ -21,11 +21,13 @@ class JobProgress:
         spark: the task's session.
         name: of the job in `TaskSpark.job`.
         number: of the job in the task's loop.
-        planned: Spark tasks that the job has at least.
+        readers: Spark tasks of the first stage; 0 while only Spark knows.
+        senders: Spark tasks of the stage after it.
     """
 
-    def __init__(self, spark: TaskSpark, name: str, number: int, planned: int = 0) -> None:
-        self.planned = planned
+    def __init__(self, spark: TaskSpark, name: str, number: int, readers: int = 0, senders: int = 0) -> None:
+        self.readers = readers
+        self._senders = senders
         self._spark = spark
         self._name = name
         self._number = number
@@ -41,6 +43,7 @@ class JobProgress:
                 self._seen = self._spark.tasks_of(self._name) or self._seen
             except Exception as error:  # Spark is ending: the result of the job reports it
                 log.debug("Spark does not report the progress of %s: %s", self._name, error)
-        seen = self._seen
-        parts = self.planned if seen is None else max(self.planned, seen.known)
-        return {"job": self._number, "parts": parts, "parts_done": None if seen is None else seen.done}
+        if (seen := self._seen) is None:
+            return {"job": self._number, "parts": self.readers + self._senders, "parts_done": None}
+        parts = (self.readers or seen.first) + self._senders
+        return {"job": self._number, "parts": max(parts, seen.done), "parts_done": seen.done}

@@ -58,6 +58,7 @@ def test_what_spark_connect_reports_while_a_job_runs_is_its_progress() -> None:
     with spark.job("first"), Progress(handlers=session.handlers) as reported:
         reported.update_ticks([], 0)
         assert spark.tasks_of("first") is None
-        reported.update_ticks([StageInfo(0, 8, 8, 0, True), StageInfo(1, 4, 1, 0, False)], 3)
-        assert (spark.tasks_of("first"), spark.tasks_of("other")) == (SparkTasks(12, 9), None)
+        stages = [StageInfo(2, 4, 1, 0, False), StageInfo(0, 8, 8, 0, True), StageInfo(1, 8, 0, 0, False)]
+        reported.update_ticks(stages, 3)
+        assert (spark.tasks_of("first"), spark.tasks_of("other")) == (SparkTasks(8, 9), None)
     assert (spark.tasks_of("first"), session.handlers) == (None, [])

@@ -147,7 +147,7 @@ class BulkJob:
             ship(session, self._modules)
             cores = executor_cores(session)
             self.parts = split(self._ranges, min(cores, self._max_spark_tasks or cores))
-            self._progress.planned = self._spark_tasks
+            self._progress.readers = self._spark_tasks
             if self._cancelled or not self.parts:
                 return
             frame, what = session.range(0, len(self.parts), 1, self._spark_tasks), order(self.parts)

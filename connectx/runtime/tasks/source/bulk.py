@@ -255,7 +255,7 @@ class SourceBulk:
         readers = rows.tasks if isinstance(rows, BulkSlice) else 0  # those of a DataFrame are known once they run
         senders = 0 if effect.by_worker else min(sum(p.count for p in partitions.values()), self.cores().cores or 1)
         name = f"{setup.task}-{self._instance}-{effect.slice_number}"
-        self._progress = JobProgress(self._spark, name, effect.slice_number, readers + senders)
+        self._progress = JobProgress(self._spark, name, effect.slice_number, readers, senders)
         with self._spark.job(name):
             if effect.by_worker:
                 return run_job_without_kafka(rows, recipe, self._producer, self._spark.session())

@@ -19,8 +19,8 @@ def now_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now_s
 
 
-def progress(answers: Iterator[SparkTasks | None], planned: int = 0) -> JobProgress:
-    return JobProgress(cast(Any, SimpleNamespace(tasks_of=lambda name: next(answers))), "job", 7, planned)
+def progress(answers: Iterator[SparkTasks | None], readers: int = 0, senders: int = 0) -> JobProgress:
+    return JobProgress(cast(Any, SimpleNamespace(tasks_of=lambda name: next(answers))), "job", 7, readers, senders)
 
 
 def test_spark_is_asked_at_most_every_two_seconds(now_s: list[float]) -> None:
@@ -31,13 +31,17 @@ def test_spark_is_asked_at_most_every_two_seconds(now_s: list[float]) -> None:
     assert shown == [None, None, None, 3, 3, 4]
 
 
-def test_parts_are_those_planned_until_spark_knows_more(now_s: list[float]) -> None:
-    job = progress(iter((None, SparkTasks(4, 4), SparkTasks(9, 5))), planned=6)
-    assert job.read() == {"job": 7, "parts": 6, "parts_done": None}
-    now_s[0] = 102.0
-    assert job.read() == {"job": 7, "parts": 6, "parts_done": 4}
-    now_s[0] = 104.0
-    assert job.read() == {"job": 7, "parts": 9, "parts_done": 5}
+@pytest.mark.parametrize(("readers", "parts"), [(0, [2, 6, 7]), (3, [5, 5, 7])])
+def test_parts_are_those_of_both_stages_as_far_as_they_are_known(
+    now_s: list[float], readers: int, parts: list[int]
+) -> None:
+    job = progress(iter((None, SparkTasks(4, 3), SparkTasks(4, 7))), readers, senders=2)
+    shown = []
+    for now_s[0] in (100.0, 102.0, 104.0):
+        shown.append(job.read())
+    assert shown == [
+        {"job": 7, "parts": all_, "parts_done": done} for all_, done in zip(parts, (None, 3, 7), strict=True)
+    ]
 
 
 def test_spark_that_ends_leaves_the_last_progress(now_s: list[float]) -> None:
