@@ -5,11 +5,11 @@ Decides which tables are read. Never decides what to do about a slot that does n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from connectx.connectors.postgres.cdc.columns import ColumnFilter, matches
 from connectx.connectors.postgres.cdc.events import Column, TableShape
 from connectx.connectors.postgres.cdc.values import TEXT, ColumnType, Modes, array_type, column_type, enum_type
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
@@ -70,17 +70,17 @@ class TableFilter:
     def place(self, schema: str, table: str) -> int:
         """Number of the first expression of table.include.list that chooses a table; 0 without the list."""
         full = f"{schema}.{table}"
-        return next((number for number, pattern in enumerate(self.tables) if _any((pattern,), full)), 0)
+        return next((number for number, pattern in enumerate(self.tables) if matches((pattern,), full)), 0)
 
     def takes(self, schema: str, table: str) -> bool:
         """Whether a table is read. Expressions match whole names, in any case."""
         full = f"{schema}.{table}"
         return (
             schema not in ("pg_catalog", "information_schema")
-            and (not self.schemas or _any(self.schemas, schema))
-            and not _any(self.schemas_not, schema)
-            and (not self.tables or _any(self.tables, full))
-            and not _any(self.tables_not, full)
+            and (not self.schemas or matches(self.schemas, schema))
+            and not matches(self.schemas_not, schema)
+            and (not self.tables or matches(self.tables, full))
+            and not matches(self.tables_not, full)
         )
 
 
@@ -103,12 +103,14 @@ class Catalog:
         session: where to ask.
         modes: forms of values.
         takes: tables to read.
+        columns: columns to read of them, and keys of their records.
     """
 
-    def __init__(self, session: PostgresSession, modes: Modes, takes: TableFilter) -> None:
+    def __init__(self, session: PostgresSession, modes: Modes, takes: TableFilter, columns: ColumnFilter) -> None:
         self._session = session
         self._modes = modes
         self._takes = takes
+        self._columns = columns
         self._shapes: dict[Relation, TableShape | None] = {}
         self.keep = False
 
@@ -172,12 +174,24 @@ class Catalog:
     def _shape(
         self, schema: str, name: str, named: list[tuple[str, int, int]], nullable: list[bool], key: tuple[int, ...]
     ) -> TableShape:
-        own = self._own_types({oid for _, oid, _ in named if oid >= _FIRST_OWN_OID})
+        table = f"{schema}.{name}"
+        chosen = self._columns.key(table, [column for column, _, _ in named])
+        is_in_value = [self._columns.takes(table, column) for column, _, _ in named]
+        read = [number for number, taken in enumerate(is_in_value) if taken or number in key or number in chosen]
+        own = self._own_types({named[number][1] for number in read if named[number][1] >= _FIRST_OWN_OID})
         columns = []
-        for (column, oid, modifier), is_nullable in zip(named, nullable, strict=True):
-            kind = self._column_type(own.get(oid) or _OwnType(oid, modifier), f"{schema}.{name}.{column}")
-            columns.append(Column(column, kind, is_nullable))
-        return TableShape(schema, name, tuple(columns), key)
+        for number in read:
+            column, oid, modifier = named[number]
+            kind = self._column_type(own.get(oid) or _OwnType(oid, modifier), f"{table}.{column}")
+            columns.append(Column(column, kind, nullable[number], is_in_value[number]))
+        return TableShape(
+            schema,
+            name,
+            tuple(columns),
+            tuple(read.index(number) for number in key),
+            tuple(read.index(number) for number in chosen),
+            tuple(number for number in range(len(named)) if number not in read),
+        )
 
     def _column_type(self, own: _OwnType, where: str) -> ColumnType:
         if not own.is_array:
@@ -323,7 +337,3 @@ class Catalog:
     def _execute(self, sql: str) -> None:
         self._session.execute(sql)
         self._session.commit()
-
-
-def _any(patterns: tuple[str, ...], name: str) -> bool:
-    return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in patterns)

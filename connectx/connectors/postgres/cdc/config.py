@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from connectx.connectors.postgres.cdc.columns import KEY_COLUMNS
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.spelling import misspelled
-from connectx.model.validators import at_least, matching, non_empty, one_of, valid_regexes
+from connectx.model.validators import at_least, matching, non_empty, one_of, valid_regex, valid_regexes
 
 SNAPSHOT_MODES: Final = ("initial", "no_data", "never", "when_needed")
 MISMATCH_STRATEGIES: Final = ("trust_offset", "trust_slot", "trust_greater_lsn")
@@ -51,6 +52,14 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "xmin.fetch.interval.ms": ("0",),
 }
 """Keys of Debezium that change nothing here, with the values that may be given; empty: any."""
+
+
+def _key_columns(given: str | None) -> str | None:
+    for part in filter(str.strip, (given or "").split(";")):
+        if not KEY_COLUMNS.fullmatch(part) or valid_regex().check(part):
+            return f"{part} is not table:column,column with regular expressions"
+    return None
+
 
 CONFIG: Final = (
     ConfigDef()
@@ -197,6 +206,33 @@ CONFIG: Final = (
         validator=valid_regexes(),
     )
     .define(
+        "column.include.list",
+        list,
+        "",
+        doc="Regular expressions for schema.table.column; values have only these columns. A key has all of its "
+        "columns.",
+        group=_TABLES,
+        validator=valid_regexes(),
+    )
+    .define(
+        "column.exclude.list",
+        list,
+        "",
+        doc="Regular expressions for schema.table.column; values do not have these columns. A key has all of its "
+        "columns.",
+        group=_TABLES,
+        validator=valid_regexes(),
+    )
+    .define(
+        "message.key.columns",
+        str,
+        None,
+        doc="Columns that are the key of records in place of the primary key: table:column,column;table:column. Tables "
+        "and columns are regular expressions, as public.orders or (.*).orders.",
+        group=_EVENTS,
+        validator=_key_columns,
+    )
+    .define(
         "snapshot.fetch.size",
         int,
         10_240,
@@ -334,7 +370,7 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
             found[key] = [invalid_value(key, value, f"PostgresCdcSource does not support this key{hint}")]
         elif allowed and (value or "").lower() not in allowed:
             found[key] = [invalid_value(key, value, f"PostgresCdcSource supports only {' or '.join(allowed)}")]
-    for kind in ("schema", "table"):
+    for kind in ("schema", "table", "column"):
         include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
         if config.get(include) and config.get(exclude):
             found[exclude] = [invalid_value(exclude, config[exclude], f"{include} is set, too; use one of them")]

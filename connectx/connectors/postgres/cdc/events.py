@@ -41,26 +41,51 @@ HEARTBEAT_SCHEMAS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
+    """A column of a table; without `is_in_value` only keys have it."""
 
     name: str
     type: ColumnType
     is_nullable: bool
+    is_in_value: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table at a time: its columns, and which of them, by number, are the primary key."""
+    """A table at a time.
+
+    Attributes:
+        columns: those that are read.
+        key: numbers of the primary key's columns.
+        chosen_key: numbers of the columns that message.key.columns names; empty: there are none.
+        hidden: numbers, in a message, of the columns that are not read.
+    """
 
     schema: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[int, ...]
+    chosen_key: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = ()
 
     @property
     def full(self) -> str:
         """schema.table"""
         return f"{self.schema}.{self.name}"
+
+    @property
+    def message_key(self) -> tuple[int, ...]:
+        """Numbers of the columns that are the key of records."""
+        return self.chosen_key or self.key
+
+    @property
+    def width(self) -> int:
+        """How many columns a message has."""
+        return len(self.columns) + len(self.hidden)
+
+    @property
+    def places(self) -> list[int]:
+        """Numbers, in a message, of the columns that are read."""
+        return [number for number in range(self.width) if number not in self.hidden]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +190,28 @@ class Changes:
         return arrays
 
     def _rows(self, rows: RowTexts | None, arrays: Sequence[pa.Array]) -> pa.StructArray:
-        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for column in self.shape.columns]
+        columns = [(number, column) for number, column in enumerate(self.shape.columns) if column.is_in_value]
+        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for _, column in columns]
         if rows is None:
             return pa.nulls(len(self), pa.struct(fields))
         mask = None if rows.missing is None else pa.array(rows.missing)
-        return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
+        if not fields:
+            return pa.array([{}] * len(self), pa.struct([]), mask=rows.missing)
+        return pa.StructArray.from_arrays([arrays[number] for number, _ in columns], fields=fields, mask=mask)
 
     def _keys(self, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> pa.StructArray | None:
         """The key of the row before a delete, otherwise that of the row after."""
-        shape = self.shape
-        if not shape.key:
+        key = self.shape.message_key
+        if not key:
             return None
-        fields = [shape.columns[at].type.field(shape.columns[at].name, is_nullable=False) for at in shape.key]
+        columns = [self.shape.columns[at] for at in key]
+        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for column in columns]
         if not before or not after:
-            found = [(before or after)[at] for at in shape.key] if before or after else []
+            found = [(before or after)[at] for at in key] if before or after else []
             found = found or [pa.nulls(len(self), one.type) for one in fields]
         else:
             is_delete = pc.equal(self.ops, DELETE)
-            found = [pc.if_else(is_delete, before[at], after[at]) for at in shape.key]
+            found = [pc.if_else(is_delete, before[at], after[at]) for at in key]
         truncates = pc.equal(self.ops, TRUNCATE)
         return pa.StructArray.from_arrays(found, fields=fields, mask=truncates if truncates.true_count else None)
 

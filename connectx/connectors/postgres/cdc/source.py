@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, TableFilter
+from connectx.connectors.postgres.cdc.columns import ColumnFilter
 from connectx.connectors.postgres.cdc.config import CONFIG, CONNECTION_KEYS, problems, uri
 from connectx.connectors.postgres.cdc.events import HEARTBEAT_SCHEMAS, Changes, Origin, named_table
 from connectx.connectors.postgres.cdc.positions import Position, check_offset
@@ -103,7 +104,7 @@ class PostgresCdcSource(SourceConnector):
                 values["binary.handling.mode"],
                 values["unavailable.value.placeholder"],
             )
-            self._catalog = Catalog(self._session, modes, TableFilter.of(values))
+            self._catalog = Catalog(self._session, modes, TableFilter.of(values), ColumnFilter.of(values))
             self._snapshot: Snapshot | None = None
             self._reader: SlotReader | None = None
             self._has_begun = False
@@ -130,9 +131,10 @@ class PostgresCdcSource(SourceConnector):
                 raise
 
         def held(self, spark: SparkSession) -> Held | None:
-            """All rows, unless records do not leave them: without a snapshot, or with operations that are skipped."""
+            """All rows, unless records do not leave them: without a snapshot, operations or the rows' own keys."""
             values = self._values
-            if values["snapshot.mode"] in WITHOUT_SNAPSHOT or not set(values["skipped.operations"]) <= {"t", "none"}:
+            skips = not set(values["skipped.operations"]) <= {"t", "none"}
+            if values["snapshot.mode"] in WITHOUT_SNAPSHOT or skips or values["message.key.columns"]:
                 return None
             rows = values["snapshot.fetch.size"]
             snapshot = Snapshot(self._session, self._catalog, values["publication.name"], rows, 1, self._connect)

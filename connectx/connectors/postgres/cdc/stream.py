@@ -183,15 +183,14 @@ class Decoder:
         messages, numbers = log.messages, found.numbers
         kinds = messages.kinds[numbers]
         has_row = kinds != pgoutput.TRUNCATE
-        width = len(shape.columns)
-        rows = _completed(messages.rows(numbers[has_row], width))
+        rows = _completed(_read(messages.rows(numbers[has_row], shape.width), shape.places))
         row_of = np.where(has_row, np.cumsum(has_row) - 1, -1)
         marks = np.where(has_row, np.append(rows.marks, 0)[row_of], 0)
         is_old = (marks == pgoutput.KEY) | (marks == pgoutput.OLD)
         moved = np.zeros(len(numbers), bool)
         updated = np.flatnonzero(is_old & (kinds == pgoutput.UPDATE))
         if len(updated):
-            moved[updated] = _moved(messages.buffer, rows, shape.key, row_of[updated])
+            moved[updated] = _moved(messages.buffer, rows, shape.message_key, row_of[updated])
         # Debezium: a row whose key changes is another row then.
         change = np.repeat(np.arange(len(numbers)), 1 + moved)
         is_second = np.append(False, change[1:] == change[:-1]) if len(change) else np.zeros(0, bool)
@@ -216,7 +215,7 @@ class Decoder:
             moments=pa.array(log.begins.commits_us[transaction]),
             snapshot=pa.repeat(STREAMED, len(change)),
             partial=partial if partial.any() else None,
-            tombstones=np.flatnonzero(is_delete) if self._tombstones and shape.key else (),
+            tombstones=np.flatnonzero(is_delete) if self._tombstones and shape.message_key else (),
         )
 
 
@@ -250,6 +249,11 @@ def _after(position: Position, log: _Log, last: int) -> Position:
     state = None if state is not None and end >= state.visible.until else state
     xid, moment_us = int(log.begins.xids[last]), int(log.begins.commits_us[last])
     return Position(end, snapshot=state, last_xid=xid, commit_us=moment_us)
+
+
+def _read(rows: Rows, places: list[int]) -> Rows:
+    """Rows with the columns that are read."""
+    return Rows(rows.marks, [rows.old[at] for at in places], [rows.new[at] for at in places])
 
 
 def _completed(rows: Rows) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.connectors.postgres.cdc.catalog import TableFilter
+from connectx.connectors.postgres.cdc.columns import ColumnFilter
 from connectx.connectors.postgres.cdc.config import CONFIG, uri
 from connectx.connectors.postgres.cdc.source import PostgresCdcSource
 from connectx.errors import ConfigError
@@ -17,8 +18,6 @@ GIVEN = {"database.hostname": "h", "database.user": "u", "database.dbname": "d",
     ("key", "value"),
     [
         ("signal.data.collection", "public.signals"),
-        ("column.exclude.list", "public.t.secret"),
-        ("message.key.columns", "t:id"),
         ("provide.transaction.metadata", "true"),
         ("hstore.handling.mode", "json"),
         ("slot.drop.on.stop", "true"),
@@ -52,13 +51,15 @@ def test_a_misspelled_key_is_refused_with_the_key_that_was_meant() -> None:
         ("snapshot.max.threads", "4"),
         ("transforms", "x"),
         ("table.include.list", "public.t"),
+        ("column.exclude.list", "public.t.secret"),
+        ("message.key.columns", "t:id"),
     ],
 )
 def test_other_keys_are_taken(key: str, value: str) -> None:
     assert PostgresCdcSource.validate({**GIVEN, key: value}) == {}
 
 
-@pytest.mark.parametrize("kind", ["schema", "table"])
+@pytest.mark.parametrize("kind", ["schema", "table", "column"])
 def test_a_list_and_its_opposite_exclude_each_other(kind: str) -> None:
     given = {f"{kind}.include.list": "a", f"{kind}.exclude.list": "b"}
     assert list(PostgresCdcSource.validate({**GIVEN, **given})) == [f"{kind}.exclude.list"]
@@ -70,6 +71,9 @@ def test_a_list_and_its_opposite_exclude_each_other(kind: str) -> None:
         ("plugin.name", "decoderbufs"),
         ("snapshot.mode", "initial_only"),
         ("offset.mismatch.strategy", "no_validation"),
+        ("column.exclude.list", "("),
+        ("message.key.columns", "public.t"),
+        ("message.key.columns", "public.t:id;public.u:("),
         ("slot.name", "Upper"),
         ("snapshot.max.threads", "0"),
         ("topic.prefix", "a b"),
@@ -103,6 +107,21 @@ def test_lists_match_whole_names_in_any_case() -> None:
     assert not TableFilter().takes("pg_catalog", "pg_class")
     assert not TableFilter(tables_not=(r"public\.t",)).takes("public", "t")
     assert not TableFilter(schemas_not=("secret",)).takes("secret", "t")
+
+
+def test_columns_are_chosen_by_their_whole_names_in_any_case() -> None:
+    takes = ColumnFilter(columns=(r"public\.t\..*", "public.u.Id")).takes
+    assert [takes("public.t", "a"), takes("public.u", "id"), takes("public.u", "idx")] == [True, True, False]
+    without = ColumnFilter(columns_not=(r".*\.secret",)).takes
+    assert [without("public.t", "SECRET"), without("public.t", "secrets")] == [False, True]
+
+
+def test_columns_of_a_key_are_in_the_order_of_their_expressions() -> None:
+    given = {**GIVEN, "message.key.columns": "public.t:b, a,B; (.*).u:x.*"}
+    columns = ColumnFilter.of(CONFIG.parse(given))
+    assert columns.key("public.t", ["a", "b", "c"]) == (1, 0)
+    assert columns.key("other.u", ["a", "xa", "xb"]) == (1, 2)
+    assert columns.key("public.v", ["a", "b"]) == ()
 
 
 def test_a_configuration_of_debezium_names_the_same_connector() -> None:
