@@ -27,7 +27,7 @@ from connectx.errors import (
 )
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
-from connectx.plugins.api import RetriableError
+from connectx.plugins.api import RetriableError, Slice
 from tests.support.cdc import Capture, Captured, ops, replayed, rows_of
 from tests.support.clusters import owner_of
 from tests.support.databases import postgres_server
@@ -295,20 +295,106 @@ def test_a_slot_that_does_not_fit_the_offset_is_a_choice(shop: Captured, gone: s
         shop.sql("INSERT INTO t VALUES (2, 'lost')")
         shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', pg_current_wal_flush_lsn())")
     error = ReplicationSlotMissingError if gone == "missing" else ReplicationSlotMismatchError
+    lenient = Capture(shop, offset, offset_mismatch_strategy="no_validation")
+    if gone == "missing":
+        with pytest.raises(error, match="no_validation"):
+            lenient.poll()
+    else:  # the server begins at the slot
+        assert rows_of(lenient.poll() or Slice((), {})) == []
+        lenient.stop()
+        shop.end_readers()
     with pytest.raises(error, match=rf"slot {shop.name}\b.*offset\.mismatch\.strategy is trust_offset.*when_needed"):
         Capture(shop, offset).poll()
     again = Capture(shop, offset, snapshot_mode="when_needed")
     assert keys(again.records()) == [1, 2]
     again.stop()
-    if gone == "missing":
-        shop.drop_slot()
-    else:
-        shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', pg_current_wal_flush_lsn())")
-    trusting = Capture(shop, offset, offset_mismatch_strategy="trust_slot")
-    assert trusting.records() == []
-    shop.sql("INSERT INTO t VALUES (3, 'next')")
-    assert keys(trusting.records()) == [3]
-    trusting.stop()
+    for number, strategy in enumerate(("trust_slot", "trust_greater_lsn"), 3):
+        if gone == "missing":
+            shop.drop_slot()
+        else:
+            shop.end_readers()
+            shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', pg_current_wal_flush_lsn())")
+        trusting = Capture(shop, offset, offset_mismatch_strategy=strategy)
+        assert rows_of(trusting.poll() or Slice((), {})) == []
+        shop.sql(f"INSERT INTO t VALUES ({number}, 'next')")
+        assert keys(trusting.records()) == [number]
+        trusting.stop()
+
+
+def test_the_greater_of_offset_and_slot_is_trusted(shop: Captured) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop)
+    capture.slices()
+    before = capture.stored
+    shop.sql("INSERT INTO t VALUES (1, 'sent')")
+    capture.records()
+    capture.stop()
+    shop.end_readers()
+    shop.sql("INSERT INTO t VALUES (2, 'new')")
+    again = Capture(shop, capture.stored, offset_mismatch_strategy="trust_greater_lsn")
+    assert keys(again.records()) == [2]
+    again.stop()
+    shop.end_readers()
+    shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', pg_current_wal_flush_lsn())")
+    shop.sql("INSERT INTO t VALUES (3, 'newer')")
+    last = Capture(shop, before, offset_mismatch_strategy="trust_greater_lsn")
+    assert keys(last.records()) == [3]
+    last.stop()
+
+
+def test_rows_alone_are_read_without_slot_and_publication(shop: Captured) -> None:
+    shop.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, name text, secret numeric(50,2))", "CREATE TABLE u (id int, name text)"
+    )
+    shop.sql("INSERT INTO t SELECT n, 'a', 1 FROM generate_series(1, 5) n", "INSERT INTO u VALUES (1, 'a'), (2, 'b')")
+    columns = r"public\.t\.name,public\.u\..*"
+    capture = Capture(
+        shop,
+        snapshot_mode="initial_only",
+        snapshot_fetch_size=2,
+        column_include_list=columns,
+        message_key_columns="public.u:name",
+    )
+    found = [record for piece in (capture.poll(), capture.poll()) if piece for record in rows_of(piece)]
+    capture.restart()
+    shop.sql("INSERT INTO u VALUES (3, 'c')")
+    while (piece := capture.poll()) is not None:
+        found += rows_of(piece)
+    assert "initial_only" in capture.waits
+    capture.restart()
+    shop.sql("INSERT INTO t VALUES (6, 'late')")
+    assert capture.poll() is None
+    capture.stop()
+    assert ops(found) == ["r"] * 8
+    assert [record["key"] for record in found] == [{"id": n} for n in range(1, 6)] + [{"name": n} for n in "abc"]
+    assert [record["value"]["after"] for record in found[4:6]] == [{"name": "a"}, {"id": 1, "name": "a"}]
+    assert shop.sql(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{shop.name}'") == []
+    assert shop.sql("SELECT 1 FROM pg_publication") == []
+
+
+def test_all_rows_are_read_at_each_start_and_changes_between_are_not_repeated(shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    capture = Capture(shop, snapshot_mode="always", snapshot_fetch_size=2)
+    found = capture.records()
+    shop.sql("UPDATE t SET name = 'z' WHERE id = 1")
+    found += capture.records()
+    assert ops(found) == ["r", "r", "r", "u"]
+    capture.stop()
+    shop.sql("INSERT INTO t VALUES (4, 'd')")
+    capture.start()
+    capture.commits = False
+    capture.poll()
+    shop.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{shop.name}' AND "
+             "application_name = 'connectx cdc-0'")  # fmt: skip
+    capture.stop()
+    capture.commits = True
+    capture.start()
+    found = capture.records()
+    shop.sql("DELETE FROM t WHERE id = 4")
+    found += capture.records()
+    capture.stop()
+    assert (ops(found), keys(found)) == (["r"] * 4 + ["d", None], [1, 2, 3, 4, 4, 4])
 
 
 def test_an_offset_of_another_server_is_refused(shop: Captured) -> None:

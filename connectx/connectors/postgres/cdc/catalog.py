@@ -40,12 +40,19 @@ def copies_of(slot: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot: up to where its reader has confirmed, and whether WAL that it needs is gone."""
+    """A replication slot.
+
+    Attributes:
+        confirmed: LSN up to which its reader has confirmed.
+        is_lost: WAL that it needs is gone.
+        restart: LSN from which the server keeps WAL for it.
+    """
 
     confirmed: int
     is_lost: bool
     plugin: str
     database: str
+    restart: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +151,18 @@ class Catalog:
 
     def tables(self, publication: str) -> list[TableShape]:
         """Tables of the publication that are read, in the order of table.include.list, then by name."""
-        read = [(schema, name) for schema, name in self._published(publication) if self._takes.takes(schema, name)]
-        return [self._table(*table) for table in sorted(read, key=lambda table: (self._takes.place(*table), table))]
+        return self._tables(table for table in self._published(publication) if self._takes.takes(*table))
+
+    def chosen_tables(self, *, via_root: bool) -> list[TableShape]:
+        """Tables that are read without a publication, in the order of table.include.list, then by name.
+
+        Raises:
+            DatabaseError: no table is chosen.
+        """
+        return self._tables(self._chosen(via_root=via_root))
+
+    def _tables(self, names: Iterable[tuple[str, str]]) -> list[TableShape]:
+        return [self._table(*table) for table in sorted(names, key=lambda table: (self._takes.place(*table), table))]
 
     def unchosen(self, publication: str) -> str:
         """A warning that the lists choose no table of the publication; empty if they do, or if there is no list."""
@@ -230,7 +247,7 @@ class Catalog:
         found = self._query(f"SELECT pubviaroot FROM pg_publication WHERE pubname = {literal(name)}")
         option = f"(publish_via_partition_root = {str(via_root).lower()})"
         if mode == "filtered":
-            wanted = self._chosen_tables(via_root=via_root)
+            wanted = self._chosen(via_root=via_root)
             listed = ", ".join(f"{identifier(schema)}.{identifier(table)}" for schema, table in sorted(wanted))
             if not found:
                 self._execute(f"CREATE PUBLICATION {identifier(name)} FOR TABLE {listed} WITH {option}")
@@ -260,7 +277,7 @@ class Catalog:
         )
         return [(schema, table) for schema, table in rows]
 
-    def _chosen_tables(self, *, via_root: bool) -> set[tuple[str, str]]:
+    def _chosen(self, *, via_root: bool) -> set[tuple[str, str]]:
         kinds = "c.relkind IN ('r', 'p') AND NOT c.relispartition" if via_root else "c.relkind = 'r'"
         rows = self._query(
             "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -280,7 +297,8 @@ class Catalog:
         """The slot, None if there is none."""
         rows = self._query(
             f"SELECT {as_number('confirmed_flush_lsn')}, coalesce(wal_status, '') = 'lost', plugin::text, "
-            f"database::text FROM pg_replication_slots WHERE slot_name = {literal(name)}"
+            f"database::text, coalesce({as_number('restart_lsn')}, 0) FROM pg_replication_slots "
+            f"WHERE slot_name = {literal(name)}"
         )
         return Slot(*rows[0]) if rows else None
 

@@ -12,8 +12,8 @@ from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.spelling import misspelled
 from connectx.model.validators import at_least, matching, non_empty, one_of, valid_regex, valid_regexes
 
-SNAPSHOT_MODES: Final = ("initial", "no_data", "never", "when_needed")
-MISMATCH_STRATEGIES: Final = ("trust_offset", "trust_slot", "trust_greater_lsn")
+SNAPSHOT_MODES: Final = ("initial", "initial_only", "always", "no_data", "never", "when_needed")
+MISMATCH_STRATEGIES: Final = ("trust_offset", "trust_slot", "trust_greater_lsn", "no_validation")
 CONNECTION_KEYS: Final = "database.hostname, database.port, database.dbname, database.user or database.password"
 
 _DATABASE = "Database"
@@ -158,8 +158,9 @@ CONFIG: Final = (
         "trust_offset",
         doc="What to do when the slot does not fit the source offset, because it is gone, was created again or is "
         "ahead. trust_offset: fail. trust_slot: continue at the slot's position; changes may be missing or come twice. "
-        "trust_greater_lsn: continue at the later of both positions; changes may be missing. With "
-        "snapshot.mode=when_needed a snapshot is taken instead.",
+        "trust_greater_lsn: continue at the later of both positions; changes may be missing. no_validation: continue "
+        "at the source offset, and fail only if the slot is gone or has lost WAL after it; changes may be missing; "
+        "Debezium's default. With snapshot.mode=when_needed a snapshot is taken instead.",
         group=_SLOT,
         validator=one_of(*MISMATCH_STRATEGIES),
     )
@@ -167,8 +168,9 @@ CONFIG: Final = (
         "snapshot.mode",
         str,
         "initial",
-        doc="When to read all rows first. initial: when no source offset is stored. no_data, never: not at all. "
-        "when_needed: as initial, and also when the slot does not fit the offset.",
+        doc="When to read all rows first. initial: when no source offset is stored. initial_only: the same, and no "
+        "changes afterwards, without a slot and a publication. always: at each start of the task. no_data, never: not "
+        "at all. when_needed: as initial, and also when the slot does not fit the offset.",
         group=_TABLES,
         validator=one_of(*SNAPSHOT_MODES),
     )

@@ -16,6 +16,9 @@ from connectx.model.source_offsets import SourceOffset
 log = logging.getLogger(__name__)
 
 WITHOUT_SNAPSHOT: Final = ("no_data", "never")
+_STRICT: Final = ("trust_offset", "no_validation")
+"""Strategies that refuse to continue without changes between offset and slot."""
+
 _CHOICES: Final = (
     "To read all rows again set snapshot.mode=when_needed; to continue without the changes in between set "
     "offset.mismatch.strategy=trust_slot; then restart the task."
@@ -47,16 +50,20 @@ class Resumption:
             ReplicationSlotMissingError, ReplicationSlotMismatchError: the slot does not fit the offset.
             DatabaseError: the slot is of another plugin or database, or cannot be created.
         """
+        position = None if offset is None else Position.of(offset)
+        if self._mode == "initial_only":
+            return position or Position(self._catalog.flushed()), position is None
         slot = self._catalog.slot(self._slot)
         if slot is not None:
             self._check(slot)
-        position = None if offset is None else Position.of(offset)
         if position is None:
             if slot is None or slot.is_lost:
                 slot = self._create(slot)
             return Position(slot.confirmed), self._mode not in WITHOUT_SNAPSHOT
         if slot is None or slot.is_lost:
             return self._without_slot(position, slot)
+        if self._strategy == "no_validation" and slot.restart <= position.lsn:
+            return position, False
         flushed = self._catalog.flushed()
         if slot.confirmed > position.lsn:
             return self._mismatch(position, slot, slot.confirmed, f"is ahead of the source offset ({position.lsn})")
@@ -85,10 +92,10 @@ class Resumption:
 
     def _without_slot(self, position: Position, lost: Slot | None) -> tuple[Position, bool]:
         what = "has lost WAL that it needs" if lost is not None else "does not exist"
-        if self._mode != "when_needed" and self._strategy == "trust_offset":
+        if self._mode != "when_needed" and self._strategy in _STRICT:
             raise ReplicationSlotMissingError(
                 f"The replication slot {self._slot} {what}, and the source offset is {position.lsn}: changes after it "
-                "cannot be read (offset.mismatch.strategy is trust_offset).",
+                f"cannot be read (offset.mismatch.strategy is {self._strategy}).",
                 next_step=_CHOICES,
             )
         slot = self._create(lost)
@@ -101,7 +108,7 @@ class Resumption:
         if self._mode == "when_needed":
             return Position(slot.confirmed), True
         chosen = slot.confirmed if self._strategy == "trust_slot" else later
-        if self._strategy == "trust_offset" or chosen is None:
+        if self._strategy in _STRICT or chosen is None:
             raise ReplicationSlotMismatchError(
                 f"The replication slot {self._slot}, confirmed up to {slot.confirmed}, {how} "
                 f"(offset.mismatch.strategy is {self._strategy}).",

@@ -70,7 +70,7 @@ class Snapshot:
     Args:
         session: gets a transaction that lasts until the last page, or until `close`.
         catalog: of the same session.
-        publication: names the tables.
+        tables: reads the tables from the catalog.
         rows: of a page.
         threads: how many tables, or ranges of tables, are read at a time.
         connect: makes the sessions for all of them but one.
@@ -80,7 +80,7 @@ class Snapshot:
         self,
         session: PostgresSession,
         catalog: Catalog,
-        publication: str,
+        tables: Callable[[], list[TableShape]],
         rows: int,
         threads: int,
         connect: Callable[[], PostgresSession],
@@ -101,7 +101,7 @@ class Snapshot:
         self.now_us = int(now_us)
         self._xid = int(xid)
         self._partitioned = catalog.partitioned()
-        self._tables = {shape.full: shape for shape in catalog.tables(publication)}
+        self._tables = {shape.full: shape for shape in tables()}
         self._pool: ThreadPoolExecutor | None = None
         self._pages: Iterator[_Page] | None = None
         self._reading: dict[Future[_Page], PostgresSession] = {}

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, TableFilter
 from connectx.connectors.postgres.cdc.columns import ColumnFilter
@@ -20,7 +20,7 @@ from connectx.connectors.postgres.cdc.positions import Position, check_offset
 from connectx.connectors.postgres.cdc.reading import SlotReader
 from connectx.connectors.postgres.cdc.replay import is_reached, row_change
 from connectx.connectors.postgres.cdc.replication import ReplicationStream
-from connectx.connectors.postgres.cdc.resuming import WITHOUT_SNAPSHOT, Resumption
+from connectx.connectors.postgres.cdc.resuming import Resumption
 from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.stream import after_wal
 from connectx.connectors.postgres.cdc.values import Modes
@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST_IDLE_MS = 100
+_MOST_IDLE_MS: Final = 100
 """A stop may come while the task waits for changes."""
+
+_WITHOUT_STREAM: Final = "initial_only"
+"""The snapshot.mode that needs neither slot nor publication."""
+
+_NO_STREAM: Final = "All rows were read, and snapshot.mode=initial_only reads no changes."
 
 
 class PostgresCdcSource(SourceConnector):
@@ -108,6 +113,7 @@ class PostgresCdcSource(SourceConnector):
             self._snapshot: Snapshot | None = None
             self._reader: SlotReader | None = None
             self._has_begun = False
+            self._begins_again = values["snapshot.mode"] == "always"  # until a part of the snapshot is committed
             self._forget()
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
@@ -131,14 +137,12 @@ class PostgresCdcSource(SourceConnector):
                 raise
 
         def held(self, spark: SparkSession) -> Held | None:
-            """All rows, unless records do not leave them: without a snapshot, operations or the rows' own keys."""
+            """All rows, unless snapshot.mode, skipped.operations or message.key.columns let records leave others."""
             values = self._values
             skips = not set(values["skipped.operations"]) <= {"t", "none"}
-            if values["snapshot.mode"] in WITHOUT_SNAPSHOT or skips or values["message.key.columns"]:
+            if values["snapshot.mode"] not in ("initial", "when_needed") or skips or values["message.key.columns"]:
                 return None
-            rows = values["snapshot.fetch.size"]
-            snapshot = Snapshot(self._session, self._catalog, values["publication.name"], rows, 1, self._connect)
-            self._snapshot = snapshot  # stop closes it
+            self._snapshot = snapshot = self._new_snapshot(1)  # stop closes it
             replay = partial(row_change, placeholder=values["unavailable.value.placeholder"])
             return Held(self._rows_of(snapshot), replay, partial(is_reached, lsn=snapshot.visible.until))
 
@@ -156,6 +160,7 @@ class PostgresCdcSource(SourceConnector):
 
         def committed(self, offset: SourceOffset) -> None:
             """Let the next reading move the slot."""
+            self._begins_again = False
             if self._reader is not None and (position := Position.of(offset)) is not None:
                 self._reader.committed(position)
 
@@ -178,7 +183,7 @@ class PostgresCdcSource(SourceConnector):
                 reader.close()
             self._position: Position | None = None
             self._polled: SourceOffset | None = None
-            self._unchosen = ""
+            self._waits = ""
             self._advance_s = self._beat_s = time.monotonic()
 
         def _end_snapshot(self) -> None:
@@ -194,7 +199,7 @@ class PostgresCdcSource(SourceConnector):
                 self._resume(offset)
             if (piece := self._next()) is not None:
                 self._polled = piece.offset
-            self.waits = self._unchosen
+            self.waits = self._waits
             return piece
 
         def _resume(self, offset: SourceOffset | None) -> None:
@@ -202,22 +207,35 @@ class PostgresCdcSource(SourceConnector):
             if not self._has_begun:
                 catalog.end_zombie(self._slot)
                 self._has_begun = True
-            publication, autocreate = values["publication.name"], values["publication.autocreate.mode"]
-            catalog.ensure_publication(publication, autocreate, via_root=values["publish.via.partition.root"])
-            self._unchosen = catalog.unchosen(publication)
-            if self._unchosen:
-                log.warning(self._unchosen)
             mode, strategy = values["snapshot.mode"], values["offset.mismatch.strategy"]
+            if mode != _WITHOUT_STREAM:
+                self._find_publication()
             resumption = Resumption(catalog, self._slot, mode, strategy, values["database.dbname"])
             self._position, begins = resumption.resume(offset)
+            begins = begins or self._begins_again
             self._polled = offset
             state = self._position.snapshot
             if begins or (state is not None and not state.finished):
-                rows, threads = values["snapshot.fetch.size"], values["snapshot.max.threads"]
-                self._snapshot = Snapshot(self._session, catalog, publication, rows, threads, self._connect)
+                self._snapshot = self._new_snapshot(values["snapshot.max.threads"])
                 if begins:
                     self._position = self._snapshot.begin(self._position.lsn)
-            self._reader = SlotReader(self._session, catalog, values, self._slot, self._stream, self._connect)
+            if mode != _WITHOUT_STREAM:
+                self._reader = SlotReader(self._session, catalog, values, self._slot, self._stream, self._connect)
+
+        def _find_publication(self) -> None:
+            values, catalog = self._values, self._catalog
+            publication, autocreate = values["publication.name"], values["publication.autocreate.mode"]
+            catalog.ensure_publication(publication, autocreate, via_root=values["publish.via.partition.root"])
+            self._waits = catalog.unchosen(publication)
+            if self._waits:
+                log.warning(self._waits)
+
+        def _new_snapshot(self, threads: int) -> Snapshot:
+            values, catalog = self._values, self._catalog
+            tables = partial(catalog.tables, values["publication.name"])
+            if values["snapshot.mode"] == _WITHOUT_STREAM:
+                tables = partial(catalog.chosen_tables, via_root=values["publish.via.partition.root"])
+            return Snapshot(self._session, catalog, tables, values["snapshot.fetch.size"], threads, self._connect)
 
         def _next(self) -> Slice | None:
             assert self._position is not None, "a position was resumed"
@@ -226,10 +244,13 @@ class PostgresCdcSource(SourceConnector):
                 if changes is not None:
                     return self._slice([changes], self._position)
                 self._end_snapshot()
-            assert self._reader is not None, "a reader was made"
+            if self._reader is None:
+                self._waits = _NO_STREAM
+                ends = self._position.offset != self._polled
+                return Slice((), self._position.offset, commits_offset=True) if ends else None
             found = self._reader.next(self._position)
             if found is not None:
-                self._position, self._unchosen = found.position, ""
+                self._position, self._waits = found.position, ""
                 return self._slice(found.parts, found.position)
             return self._idle_slice(self._reader)
 

@@ -69,8 +69,8 @@ def test_a_list_and_its_opposite_exclude_each_other(kind: str) -> None:
     ("key", "value"),
     [
         ("plugin.name", "decoderbufs"),
-        ("snapshot.mode", "initial_only"),
-        ("offset.mismatch.strategy", "no_validation"),
+        ("snapshot.mode", "configuration_based"),
+        ("offset.mismatch.strategy", "newest"),
         ("column.exclude.list", "("),
         ("message.key.columns", "public.t"),
         ("message.key.columns", "public.t:id;public.u:("),

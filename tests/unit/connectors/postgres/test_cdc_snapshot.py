@@ -101,7 +101,7 @@ class Tables:
     def partitioned(self) -> set[str]:
         return set()
 
-    def tables(self, publication: str) -> list[TableShape]:
+    def tables(self) -> list[TableShape]:
         column = Column("id", column_type(INT4, -1, Modes(), "id"), False)
         return [TableShape("public", name, (column,), (0,)) for name in self._server.tables]
 
@@ -112,7 +112,7 @@ def snapshot_of() -> Iterator[Callable[..., Snapshot]]:
 
     def make(server: Server, *, threads: int = 1, rows: int = 2) -> Snapshot:
         catalog: Any = Tables(server)
-        made.append(Snapshot(server.connect(), catalog, "p", rows, threads, server.connect))
+        made.append(Snapshot(server.connect(), catalog, catalog.tables, rows, threads, server.connect))
         return made[-1]
 
     yield make
