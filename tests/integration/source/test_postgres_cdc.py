@@ -208,14 +208,28 @@ def test_a_table_may_change_its_columns_between_changes(shop: Captured) -> None:
     shop.sql("INSERT INTO t VALUES (2, 'b', 1.5)")
     shop.sql("ALTER TABLE t DROP name")
     shop.sql("INSERT INTO t VALUES (3, 2.5)")
-    shop.sql("TRUNCATE t")
+    shop.sql("ALTER TABLE t ALTER more TYPE text USING more || '!'", "UPDATE t SET more = 'm' WHERE id = 3")
+    shop.sql("ALTER TABLE t RENAME more TO most", "INSERT INTO t VALUES (4, 'n')", "TRUNCATE t")
     found = capture.records()
+    shop.sql("ALTER TABLE t DROP CONSTRAINT t_pkey", "ALTER TABLE t ADD PRIMARY KEY (most)")
+    shop.sql("INSERT INTO t VALUES (5, 'key')", "UPDATE t SET most = 'yek'")
+    found += capture.records()
+    shop.sql("ALTER TABLE t RENAME TO u", "DELETE FROM u")
+    found += capture.records()
     capture.stop()
-    assert [sorted(record["value"]["after"]) for record in found] == [
-        ["id", "name"],
-        ["id", "more", "name"],
-        ["id", "more"],
+    assert [(record["key"], record["value"] and record["value"]["after"]) for record in found] == [
+        ({"id": 1}, {"id": 1, "name": "a"}),
+        ({"id": 2}, {"id": 2, "name": "b", "more": Decimal("1.50")}),
+        ({"id": 3}, {"id": 3, "more": Decimal("2.50")}),
+        ({"id": 3}, {"id": 3, "more": "m"}),
+        ({"id": 4}, {"id": 4, "most": "n"}),
+        ({"most": "key"}, {"id": 5, "most": "key"}),
+        *[({"most": "key"}, None)] * 2,
+        ({"most": "yek"}, {"id": 5, "most": "yek"}),
+        *[({"most": "yek"}, None)] * 2,
     ]
+    topics = [record["topic"].removeprefix(f"{shop.name}.public.") for record in found]
+    assert topics == ["t"] * 9 + ["u"] * 2
 
 
 def test_the_stream_and_the_snapshot_write_values_alike(shop: Captured) -> None:
