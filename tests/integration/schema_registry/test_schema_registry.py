@@ -146,8 +146,8 @@ def flow_through_every_format(cluster: cx.Cluster, folder: Path) -> None:
     until(lambda: all(ids_in(folder, topic) for topic in CONVERTERS), "rows in the targets")
     for owner in {owner_of(cluster, f"kept-{topic}-0").name for topic in CONVERTERS}:
         cluster.kill(owner)
+    until(lambda: all(len(ids_in(folder, topic)) >= rows for topic in CONVERTERS), f"{rows} rows of each topic")
     for topic in CONVERTERS:
-        until(lambda topic=topic: len(ids_in(folder, topic)) >= rows, f"{rows} rows of {topic}")
         assert ids_in(folder, topic) == list(range(rows)), topic
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
