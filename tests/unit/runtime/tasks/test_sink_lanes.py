@@ -423,9 +423,9 @@ def spoiled(given: Value, chance: random.Random) -> Value:
 def log_of_rows(kind: str, config: Mapping[str, str], chance: random.Random) -> pa.Table:
     """Rows as the converters of a connector write them, and some that are no such bytes."""
     worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1"}))
-    converters = [Plugins().converter(side, config, worker) for side in SIDES]
+    key, value = (Plugins().converter(side, config, worker) for side in SIDES)
     table = rows(KINDS[kind], 2 * RECORDS, chance).drop_columns(["topic", "partition"])
-    records, _ = encode_readable(table, *converters, TOPIC)
+    records, _ = encode_readable(table, key, value, TOPIC)
     made = [
         {
             **row,
