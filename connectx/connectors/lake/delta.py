@@ -321,7 +321,7 @@ class DeltaLakeTable:
 
         Raises:
             ConflictError: the log has another commit that this one cannot follow.
-            NotStageableError: the table has got constraints since.
+            NotStageableError: the table has got constraints or wider types since.
         """
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
@@ -329,6 +329,8 @@ class DeltaLakeTable:
 
         assert self._table is not None, "files are staged for a table that exists"
         self._check_unconstrained()
+        if pending.schema is not None and widens(pending.schema, schema):
+            raise NotStageableError(f"{self.name} has wider columns than the staged files.")
         now_ms = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [
             AddAction(path, size_bytes, {}, now_ms, True, statistics)

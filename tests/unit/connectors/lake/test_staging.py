@@ -79,6 +79,22 @@ def test_a_zombies_late_commit_is_refused_and_changes_nothing(lake: Lake, tables
     assert tables.ids() == [0, 1, 2, 3]
 
 
+def test_files_from_before_a_column_became_wider_do_not_get_into_a_delta_table(lake: Lake, tables: Tables) -> None:
+    """Its readers need not know wider types. The other formats keep the types of each file."""
+    narrow, wide = (pa.struct([("id", kind), ("name", pa.string())]) for kind in (pa.int32(), pa.int64()))
+    task = lake.opened(P0)
+    write(task, batch(0, [{"id": 0, "name": "a"}], narrow))
+    messages = stage(lake, task, TOKEN, batch(1, [{"id": 1, "name": "a"}], narrow))
+    write(lake.opened(P1), batch(0, [{"id": 1 << 40, "name": "a"}], wide, place=P1))
+    if isinstance(task, DeltaSink.Task):
+        with pytest.raises(NotStageableError, match="wider"):
+            task.commit(TOKEN, {P0: (1, 2)}, messages)
+        write(task, batch(1, [{"id": 1, "name": "a"}], narrow))
+    else:
+        task.commit(TOKEN, {P0: (1, 2)}, messages)
+    assert tables.ids() == [0, 1, 1 << 40]
+
+
 def test_a_commit_that_happened_without_an_answer_is_not_done_twice(lake: Lake, tables: Tables, task: Any) -> None:
     messages = stage(lake, task, TOKEN, batch(2, rows(*range(2, 5))))
     same = lake.opened(P0)
