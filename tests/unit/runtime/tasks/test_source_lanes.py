@@ -35,7 +35,7 @@ from tests.support.lane_cases import CHAINS, CONDITIONS, KINDS, SETTINGS, STAMP_
 
 pytestmark = pytest.mark.rule("always.8")
 
-ROWS = 30
+ROWS = 20
 PRODUCER = {"batch.size": 2_000, "compression.type": "lz4"}
 TOPICS = (TOPIC, "other", *(f"{topic}-2020" for topic in (TOPIC, "other")), "r-routed")
 PARTITIONS = {topic: PartitionsOf(3, range(3)) for topic in TOPICS}
