@@ -307,6 +307,7 @@ _DEEP: Final = (
     "tests/docs",
     "tests/conformance/test_kafka.py",
     "tests/integration/infra",
+    "tests/integration/sink/test_lake_readers.py",
     "tests/integration/source/test_bulk_on_executors.py",
     "tests/integration/demo/test_demo.py::"
     "test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_are_killed",
