@@ -17,7 +17,8 @@ def file_count(rows: pa.Table, file_bytes: int) -> int:
     if rows.nbytes <= file_bytes:
         return 1
     sample = rows.slice(0, max(1, rows.num_rows * file_bytes // rows.nbytes))
-    return max(1, round(_encoded_bytes(sample) * (rows.num_rows / sample.num_rows) / file_bytes))
+    scale: float = rows.num_rows / sample.num_rows
+    return max(1, round(_encoded_bytes(sample) * scale / file_bytes))
 
 
 def parts(rows: pa.Table, file_bytes: int) -> Iterator[pa.Table]:

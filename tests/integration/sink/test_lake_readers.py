@@ -59,11 +59,12 @@ WIDE: Final = kind(pa.int64())
 UPSERT: Final = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
 CONDITIONS: Final[Mapping[str, Callable[[Row], bool]]] = {
     "id >= 7": lambda row: row["id"] >= 7,
+    "id > 14": lambda row: row["id"] > 14,
     "n < -5": lambda row: row["n"] is not None and row["n"] < -5,
     "n IS NULL": lambda row: row["n"] is None,
     "text = 'tea \u00e9 4'": lambda row: row["text"] == "tea \u00e9 4",
 }
-EXPRESSIONS: Final = ["count(*)", "count(n)", "min(id)", "max(id)", "min(n)", "max(n)"]
+EXPRESSIONS: Final = ["count(*)", "min(id)", "max(id)", "min(n)", "max(n)"]
 
 
 class Form:
@@ -157,4 +158,4 @@ def test_sparks_readers_find_the_rows_of_tables_by_their_metadata_and_statistics
         assert results[name]["ids"] == ids, name
         numbers = [row["n"] for row in rows if row["n"] is not None]
         limits = [rows[0]["id"], rows[-1]["id"], min(numbers), max(numbers)]
-        assert results[name]["values"] == [len(rows), len(numbers), *limits], name
+        assert results[name]["values"] == [len(rows), *limits], name

@@ -19,8 +19,8 @@ from tests.unit.connectors.lake.conftest import FORMATS, Files, Tables
 
 P0, MIB = partition(), 1 << 20
 ROW: Final = pa.struct([("id", pa.int64()), ("random", pa.binary()), ("same", pa.string())])
-UPSERT = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
-SIZE = {"file_size_bytes": str(MIB)}
+UPSERT: Final[dict[str, Any]] = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+SIZE: Final[dict[str, Any]] = {"file_size_bytes": str(MIB)}
 Put = Callable[[Lake, SinkBatch], None]
 
 
