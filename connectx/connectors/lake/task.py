@@ -54,28 +54,27 @@ class Pending:
         ranges: per partition the offset that the table must be at, and the offset after the last row.
         rows: tables in the order of their records, each of one partition.
         files: in place of rows, what executors have staged.
+        size_bytes: size of the rows in memory.
     """
 
     schema: pa.Schema | None
     ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     rows: list[tuple[TopicPartition, pa.Table]] = field(default_factory=list)
     files: Sequence[StagedFile] = ()
+    size_bytes: int = 0
 
     @property
     def row_count(self) -> int:
         """Number of rows."""
         return sum(table.num_rows for _, table in self.rows)
 
-    @property
-    def size_bytes(self) -> int:
-        """Size in memory."""
-        return sum(table.nbytes for _, table in self.rows)
-
     def add(self, ranges: Ranges, rows: Iterable[tuple[TopicPartition, pa.Table]]) -> None:
         """Take a batch whose ranges start where those of before end."""
         for partition, (first, end) in ranges.items():
             self.ranges[partition] = (self.ranges.get(partition, (first, end))[0], end)
-        self.rows += rows
+        for place, table in rows:
+            self.rows.append((place, table))
+            self.size_bytes += table.nbytes
 
     def table(self, schema: pa.Schema) -> pa.Table:
         """All rows, in these columns."""
@@ -89,6 +88,7 @@ class Pending:
     def drop(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the rows of these partitions."""
         self.rows = [(partition, table) for partition, table in self.rows if partition not in partitions]
+        self.size_bytes = sum(table.nbytes for _, table in self.rows)
         self.ranges = {partition: ends for partition, ends in self.ranges.items() if partition not in partitions}
 
 
