@@ -154,7 +154,7 @@ def lines_of(block: bytes, column: str = "value") -> pa.Table:
         texts = lines.cast(pa.string())
     except pa.ArrowInvalid:
         texts = pa.array([line.decode(errors="replace") for line in lines.to_pylist()], pa.string())
-    return pa.table({column: texts})
+    return pa.table([texts], schema=pa.schema([pa.field(column, pa.string(), nullable=False)]))
 
 
 def _split(block: bytes) -> pa.Array:

@@ -121,4 +121,6 @@ def record_table(rows: pa.Table, topic: str | None) -> pa.Table:
         "value": given["value"],
         "headers": given["headers"].cast(HEADERS) if "headers" in given else pa.nulls(count, HEADERS),
     }
-    return pa.table(columns)
+    required = {name for name in ("key", "value") if name in given and not table.schema.field(name).nullable}
+    schema = pa.schema([pa.field(name, column.type, name not in required) for name, column in columns.items()])
+    return pa.table(columns, schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 import adbc_driver_postgresql.dbapi as postgresql
 import psutil
 import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 import connectx as cx
 from connectx.errors import ClassNotImportableError, SparkNotSharedError
@@ -24,7 +27,9 @@ from connectx.recording.replay import first_difference
 from connectx.spark.remote import release_sessions
 from tests.support.clusters import events, owner_of, restore
 from tests.support.flows import Lines
+from tests.support.held_jobs import held, holding
 from tests.support.profiles import JSON
+from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
@@ -105,6 +110,44 @@ def test_rows_through_spark_connect_arrive_once_though_source_and_sink_are_kille
     until(lambda: len(rows(postgres, "people_in_processes")) >= 6000, "all rows")
     assert rows(postgres, "people_in_processes") == list(range(6000))
     assert processes.spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_the_job_of_a_sink_whose_process_is_killed_is_discarded_and_its_records_are_written_once(
+    processes: cx.Cluster, tmp_path: Path
+) -> None:
+    topic, table = "rows-held-by-executors", tmp_path / "lake" / "rows-held-by-executors"
+    producer = Producer({"bootstrap.servers": processes.bootstrap_servers})
+
+    def produce(first: int, end: int) -> None:
+        for number in range(first, end):
+            producer.produce(topic, json.dumps({"id": number}), partition=0)
+        producer.flush(WAIT_S)
+
+    def ids() -> list[int]:
+        if not (table / "_delta_log").exists():
+            return []
+        return sorted(DeltaTable(str(table)).to_pyarrow_table()["id"].to_pylist())
+
+    create_topic(processes.bootstrap_servers, topic, 1)
+    produce(0, 1)
+    sink = {"connector.class": "DeltaSink", "topics": topic, "path": str(table.parent), "flush.interval.ms": "200",
+            "bulk.mode": "always", **JSON}  # fmt: skip
+    processes.create("held", sink | held(tmp_path, after=1))
+    until(lambda: ids() == [0], "the table, which the worker makes")
+    produce(1, 500)
+    until(lambda: holding(tmp_path), "a job on executors")
+    victim = owner_of(processes, "held-0")
+    assert [event.worker for event in events(processes, EventKind.BULK_STARTED, connector="held")][-1] == victim.name
+    victim.kill()
+    assert owner_of(processes, "held-0").name != victim.name
+    assert ids() == [0]
+    (tmp_path / "go").touch()
+    until(lambda: len(ids()) >= 500, "all rows")
+    assert ids() == list(range(500))
+    verdict = processes.check("held", timeout=WAIT_S)
+    assert verdict.answer == "valid", verdict
+    processes["held"].delete()
+    until(lambda: not processes.spark.sparkContext.statusTracker().getActiveJobsIds(), "the end of all jobs")
 
 
 ASLEEP = """
