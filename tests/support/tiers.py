@@ -316,8 +316,10 @@ _DEEP: Final = (
     "tests/integration/exactly_once/test_three_brokers.py",
     "tests/integration/exactly_once/test_old_broker.py",
 )
-# What tests the tests and the repository itself: `make test` runs it, the loop of daily work does not.
+# What tests the tests and the repository itself, and all conversions in both lanes: `make test` runs it, the loop of
+# daily work does not.
 _OF_TESTS: Final = (
+    *(f"tests/unit/runtime/tasks/test_{kind}_lanes.py" for kind in ("sink", "source")),
     *("tests/simulation/test_mutants.py", "tests/simulation/test_runs.py", "tests/unit/support"),
     *("tests/unit/test_extras.py", "tests/unit/test_kip618.py"),
 )
