@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import ROOT, run
+
 EXAMPLE = r"^<!-- {} -->\n```python\n(.*?)^```"
 """A block that is run. `tests/unit/test_docs.py` checks that every other block has the reason why it is not run."""
 
@@ -42,15 +40,6 @@ with cx.Cluster(workers=1) as cluster:
 
 @pytest.mark.parametrize("page", PROGRAMS)
 def test_an_example_runs_and_its_verdict_is_valid(page: str, tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PROGRAMS[page], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "widgets")))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed = run(PROGRAMS[page], tmp_path)
     if re.search(r"print\(\w+\.check\(", PROGRAMS[page]):
-        assert re.search(r"^Valid\b", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(r"^Valid\b", printed, re.MULTILINE), printed

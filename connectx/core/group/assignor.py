@@ -207,8 +207,8 @@ class _Round:
             self._end_delay()
             return set()
         scheduled_ms = memory.scheduled_rebalance_ms
-        nobody_left = set(memory.previous_members) <= set(self.owned)
-        if (scheduled_ms <= 0 and nobody_left) or self.max_delay_ms == 0:
+        all_are_here = set(memory.previous_members) <= set(self.owned)
+        if (scheduled_ms <= 0 and all_are_here) or self.max_delay_ms == 0:
             return lost
         if 0 < scheduled_ms <= self.now_ms:
             takers = [member for member in memory.candidates if member in self.owned]
