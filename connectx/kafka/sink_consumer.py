@@ -111,6 +111,7 @@ class SinkConsumer:
         self._starts: dict[TopicPartition, int] | None = None
         self._paused_at_start: list[TopicPartition] = []
         self._commits: list[int] = []
+        self._raised: BaseException | None = None
 
     def join(self, topics: Sequence[str]) -> None:
         """Create the consumer and subscribe; a name that starts with ^ is a regular expression.
@@ -120,9 +121,12 @@ class SinkConsumer:
             ClientSettingError: the fetcher cannot use a security setting.
         """
         try:
-            self._consumer = Consumer({**self._config, **_MEMBER_ONLY, "on_commit": self._on_commit})
+            self._consumer = Consumer({**self._config, **_MEMBER_ONLY, "on_commit": self._outside(self._on_commit)})
             self._consumer.subscribe(
-                list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+                list(topics),
+                on_assign=self._outside(self._on_assign),
+                on_revoke=self._outside(self._on_revoke),
+                on_lost=self._outside(self._on_lost),
             )
         except KafkaException as error:
             raise KafkaRequestError(
@@ -145,6 +149,7 @@ class SinkConsumer:
         """
         consumer = self._live()
         message = consumer.poll(0.0 if self._assigned else timeout_s)
+        self._raise_what_came()
         if message is not None and message.error() is not None:
             self._check(message)
         return self._fetcher.poll(timeout_s, max_records) if self._assigned else None
@@ -211,6 +216,7 @@ class SinkConsumer:
                 self._consumer.close()
         finally:
             self._consumer = None
+        self._raise_what_came()
 
     def abandon(self) -> None:
         """Close as a killed process would: sockets drop, nothing is committed, the group is not left."""
@@ -233,6 +239,29 @@ class SinkConsumer:
         if error.fatal():
             raise KafkaRequestError("read records", error.str(), next_step="Restart the task.")
         _log.warning("The consumer of group %s: %s", self._config.get("group.id"), error.str())
+
+    def _outside(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """The same callback, whose exceptions are raised after librdkafka has returned.
+
+        confluent-kafka never frees the frames of an exception that passes through it. They hold the client, which then
+        stays a member of the group after `abandon`, so that its successor gets no partitions.
+        """
+
+        def call(*args: Any) -> None:
+            if self._raised is None:
+                try:
+                    callback(*args)
+                except BaseException as error:
+                    self._raised = error
+
+        return call
+
+    def _raise_what_came(self) -> None:
+        if self._raised is not None:
+            try:
+                raise self._raised
+            finally:
+                self._raised = None
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[Tp]) -> None:
         if not self._commits:

@@ -203,3 +203,22 @@ def test_a_consumer_that_is_abandoned_does_not_leave_the_group(
     second = member("abandon", name)
     until(lambda: second.consumer.poll(0.1, 1) is None and bool(second.owned))
     assert [what for what, _ in first.heard] == ["assigned"]
+
+
+def test_a_consumer_that_is_abandoned_after_an_error_in_its_listener_gives_way_to_the_next(
+    member: Callable[..., Member], topic: Callable[..., str]
+) -> None:
+    class GoneError(Exception):
+        pass
+
+    def end() -> None:
+        raise GoneError
+
+    name = topic("gone")
+    first = member("gone", name, session_timeout_ms=1500)
+    first.on_assigned = end
+    with pytest.raises(GoneError):
+        until(lambda: first.consumer.poll(0.1, 1) is not None)
+    first.consumer.abandon()
+    second = member("gone", name)
+    until(lambda: second.consumer.poll(0.1, 1) is None and bool(second.owned))
