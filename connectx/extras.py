@@ -14,7 +14,7 @@ from connectx.errors import MissingExtraError
 
 Extra = Literal[
     "spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "registry", "avro", "jsonschema",
-    "protobuf", "demo"
+    "protobuf", "tls", "demo"
 ]  # fmt: skip
 """Extras of the package, as in pyproject.toml; `lab` and `all` bring nothing that is imported here."""
 

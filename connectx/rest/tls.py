@@ -1,7 +1,7 @@
-"""TLS of the REST API from PEM files: for its listeners, and for requests between workers.
+"""TLS of the REST API: for its listeners, and for requests between workers.
 
-Decides what `listeners.https.ssl.*` mean, or `ssl.*` where there are none of these, as in Kafka Connect. Stores must be
-PEM: Python reads no JKS, and PKCS#12 only through other packages. A key or password is never shown.
+Decides what `listeners.https.ssl.*` mean, or `ssl.*` where there are none of these, as in Kafka Connect. Stores are
+PEM or PKCS#12. A key or password is never shown.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping
 
 from connectx.errors import RestTlsError
+from connectx.key_stores import KeyStore, read_pkcs12
 from connectx.model.worker_config import WorkerConfig
 
 _PREFIX = "listeners.https."
@@ -66,14 +67,18 @@ def _load_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> b
     location, chain = settings.get("ssl.keystore.location"), settings.get("ssl.keystore.certificate.chain")
     if not location and not chain:
         return False
-    _require_pem(settings, "keystore")
     password = settings.get("ssl.key.password") or settings.get("ssl.keystore.password") or ""
+    key = settings.get("ssl.keystore.key", "")
+    if location and not _is_pem(settings, "keystore"):
+        store = _read(settings, "keystore", location)
+        location, chain, key = "", store.certificates, store.key
+        password = settings.get("ssl.keystore.password", "")
     try:
         if location:  # without a password, an encrypted key must not make OpenSSL ask for one at the terminal
             context.load_cert_chain(location, password=password)
         else:
             with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # Python's ssl reads keys from files only
-                file.write(f"{chain}\n{settings.get('ssl.keystore.key', '')}\n")
+                file.write(f"{chain}\n{key}\n")
                 file.flush()
                 context.load_cert_chain(file.name, password=password)
     except (OSError, ValueError) as error:
@@ -86,19 +91,28 @@ def _load_trusted(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
     location, given = settings.get("ssl.truststore.location"), settings.get("ssl.truststore.certificates")
     if not location and not given:
         return False
-    _require_pem(settings, "truststore")
+    is_pem = not location or _is_pem(settings, "truststore")
+    trusted = given if is_pem or not location else _read(settings, "truststore", location).certificates
     try:
-        context.load_verify_locations(cafile=location, cadata=given)
+        context.load_verify_locations(cafile=location if is_pem else None, cadata=trusted)
     except (OSError, ValueError) as error:
         raise _unusable(f"ssl.truststore.location={location}", error) from None
     return True
 
 
-def _require_pem(settings: Mapping[str, str], store: str) -> None:
-    kind = settings.get(f"ssl.{store}.type", "JKS").upper()
-    if kind != "PEM":
-        reason = f"ssl.{store}.type is {kind}, which REST cannot read."
-        raise _error(reason, f"Export it to a PEM file and set ssl.{store}.type=PEM.")
+def _is_pem(settings: Mapping[str, str], store: str) -> bool:
+    return settings.get(f"ssl.{store}.type", "JKS").upper() == "PEM"
+
+
+def _read(settings: Mapping[str, str], store: str, path: str) -> KeyStore:
+    try:
+        return read_pkcs12(path, settings.get(f"ssl.{store}.password", ""))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise _error(
+            f"ssl.{store}.location={path} cannot be used: {reason}.",
+            f"Check the file and ssl.{store}.password; for a PEM file set ssl.{store}.type=PEM.",
+        ) from None
 
 
 def _unusable(what: str, error: Exception) -> RestTlsError:

@@ -1,9 +1,9 @@
 """Translates settings of Kafka clients from Java's spelling to librdkafka's.
 
 Decides what a key means for librdkafka, and reports keys that have no meaning there. It never decides which settings a
-client gets (`connectx.kafka.settings.clients`) and never reads a file. Java's keys are those of Kafka's ProducerConfig,
-ConsumerConfig, AdminClientConfig, SslConfigs and SaslConfigs; whether librdkafka knows a key is asked of the
-installed librdkafka itself.
+client gets (`connectx.kafka.settings.clients`), and of files it reads only PKCS#12 stores. Java's keys are those of
+Kafka's ProducerConfig, ConsumerConfig, AdminClientConfig, SslConfigs and SaslConfigs; whether librdkafka knows a key is
+asked of the installed librdkafka itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from connectx.errors import ClientSettingError
+from connectx.key_stores import KeyStore, read_pkcs12
 
 SECURITY_PREFIXES: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.ca.")
 """What keys that have to do with encryption and login begin with, in both spellings."""
@@ -76,7 +77,7 @@ def to_librdkafka(
     Keys that librdkafka does not have are left out after a `warn`; numbers outside its limits become the limit.
 
     Raises:
-        ClientSettingError: a value is not allowed, or a key store is of a kind that only Java reads.
+        ClientSettingError: a value is not allowed, or a key store cannot be read.
     """
     merged: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -181,33 +182,36 @@ def _unescape(text: str) -> str:
 
 
 def _translate_stores(settings: dict[str, str]) -> None:
-    """Java's trust and key stores, in place: PEM files become librdkafka's file settings, PKCS#12 stays."""
-    trust_type = settings.pop("ssl.truststore.type", "")
-    settings.pop("ssl.truststore.password", None)
+    """Java's trust and key stores, in place: librdkafka's file settings for PEM files, PEM texts for PKCS#12."""
+    trust_type, trust_password = (settings.pop(f"ssl.truststore.{name}", "") for name in ("type", "password"))
     if trust := settings.pop("ssl.truststore.location", ""):
-        if _store_type(trust, trust_type) != "PEM":
-            raise _not_readable("ssl.truststore", trust)
-        settings.setdefault("ssl.ca.location", trust)
-    key_type = settings.pop("ssl.keystore.type", "")
-    if store := settings.get("ssl.keystore.location", ""):
-        kind = _store_type(store, key_type)
-        if kind == "PEM":
-            del settings["ssl.keystore.location"]
-            settings.pop("ssl.keystore.password", None)
-            settings.setdefault("ssl.certificate.location", store)
-            settings.setdefault("ssl.key.location", store)
-        elif kind != "PKCS12":
-            raise _not_readable("ssl.keystore", store)
+        if _is_pem(trust, trust_type):
+            settings.setdefault("ssl.ca.location", trust)
+        else:
+            settings.setdefault("ssl.ca.pem", _read("ssl.truststore", trust, trust_password).certificates)
+    key_type, key_password = (settings.pop(f"ssl.keystore.{name}", "") for name in ("type", "password"))
+    if own := settings.pop("ssl.keystore.location", ""):
+        if _is_pem(own, key_type):
+            settings.setdefault("ssl.certificate.location", own)
+            settings.setdefault("ssl.key.location", own)
+        else:
+            store = _read("ssl.keystore", own, key_password)
+            settings |= {"ssl.certificate.pem": store.certificates, "ssl.key.pem": store.key}
+            if key_password:
+                settings["ssl.key.password"] = key_password
 
 
-def _store_type(path: str, stated: str) -> str:
-    """The stated type, else by the file's ending, else Java's default."""
-    by_ending = {"pem": "PEM", "crt": "PEM", "cer": "PEM", "p12": "PKCS12", "pfx": "PKCS12"}
-    return stated.upper() or by_ending.get(path.rpartition(".")[2].lower(), "JKS")
+def _is_pem(path: str, stated: str) -> bool:
+    """By the stated type, else by the file's ending."""
+    return stated.upper() == "PEM" or (not stated and path.rpartition(".")[2].lower() in ("pem", "crt", "cer"))
 
 
-def _not_readable(setting: str, path: str) -> ClientSettingError:
-    return ClientSettingError(
-        f"{setting}.location is {path}, a store of a kind that only Java reads.",
-        next_step=f"Export it to a PEM file, and set {setting}.location to that and {setting}.type=PEM.",
-    )
+def _read(setting: str, path: str, password: str) -> KeyStore:
+    try:
+        return read_pkcs12(path, password)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ClientSettingError(
+            f"{setting}.location={path} cannot be used: {reason}.",
+            next_step=f"Check the file and {setting}.password; for a PEM file set {setting}.type=PEM.",
+        ) from None

@@ -46,12 +46,6 @@ def for_kafka_python(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
-    if "ssl.keystore.location" in config:
-        raise ClientSettingError(
-            f"ssl.keystore.location={config['ssl.keystore.location']} is a PKCS#12 store, which the client that joins "
-            "the worker group cannot read.",
-            next_step="Export certificate and key to a PEM file, and set ssl.keystore.type=PEM.",
-        )
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     try:
         if "ssl.ca.pem" in config or "ssl.ca.location" in config:
@@ -138,10 +132,6 @@ def _java_certificates(config: Mapping[str, Any]) -> dict[str, str]:
             "ssl.keystore.certificate.chain": own,
             "ssl.keystore.key": _pem(config, "ssl.key"),
         }
-    elif "ssl.keystore.location" in config:
-        result |= {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(config["ssl.keystore.location"])}
-        if "ssl.keystore.password" in config:
-            result["ssl.keystore.password"] = str(config["ssl.keystore.password"])
     if "ssl.key.password" in config:
         result["ssl.key.password"] = str(config["ssl.key.password"])
     if config.get("ssl.endpoint.identification.algorithm") == "none":

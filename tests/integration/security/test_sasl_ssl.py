@@ -25,31 +25,42 @@ from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.verify.audit.findings import Audit
 from tests.support.profiles import FILE_PROVIDER, STRINGS
+from tests.support.stores import java_trust_store, pkcs12_key_store
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PASSWORD = "correct horse; battery"
+STORE_PASSWORD = "staple"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass
 class Secure:
-    """A broker: where it takes only SASL_SSL, where anybody gets in, and the certificate of who vouches for it."""
+    """A broker: where it takes only SASL_SSL with client certificates, where anybody gets in, and stores of clients."""
 
     servers: str
     direct: str
     authority: Path
+    own: Path
+    pkcs12: dict[str, str]
 
-    def config(self, password: str = PASSWORD, authority: Path | None = None) -> dict[str, str]:
+    def config(
+        self, password: str = PASSWORD, authority: Path | None = None, stores: dict[str, str] | None = None
+    ) -> dict[str, str]:
         """Worker settings in Java's words; the producers, consumers and admins of connectors have the same."""
+        pem = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.own),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority or self.authority),
+        }
         security = {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.jaas.config": f'{MODULE} required username="alice" password="{password}";',
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(authority or self.authority),
+            **(stores or pem),
         }
         layers = ("", "producer.", "consumer.", "admin.")
         return {f"{layer}{key}": value for layer in layers for key, value in security.items()}
@@ -59,15 +70,19 @@ class Secure:
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1", "localhost")
-    certificate.private_key_pem.write_to_path(folder / "key.pem")
-    pkcs8 = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(folder / "key.pem")]
-    key = subprocess.run(pkcs8, check=True, capture_output=True, text=True).stdout
-    chain = "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems)
-    (folder / "broker.pem").write_text(key + chain)
+    own = _pem_store(folder / "own.pem", authority.issue_cert("me"))
+    pkcs12 = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": pkcs12_key_store(folder / "me.p12", authority.issue_cert("me"), STORE_PASSWORD),
+        "ssl.keystore.password": STORE_PASSWORD,
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": java_trust_store(folder / "trusted.p12", authority, STORE_PASSWORD),
+        "ssl.truststore.password": STORE_PASSWORD,
+    }
+    broker_store = _pem_store(folder / "broker.pem", authority.issue_cert("127.0.0.1", "localhost"))
     authority.cert_pem.write_to_path(folder / "authority.pem")
-    direct, own, controller = node.free_ports(3)
-    listeners = f"DIRECT://127.0.0.1:{direct},SECURE://127.0.0.1:{own}"
+    direct, safe, controller = node.free_ports(3)
+    listeners = f"DIRECT://127.0.0.1:{direct},SECURE://127.0.0.1:{safe}"
     settings = {
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": listeners,
@@ -76,7 +91,10 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
         "listener.name.secure.ssl.keystore.type": "PEM",
-        "listener.name.secure.ssl.keystore.location": str(folder / "broker.pem"),
+        "listener.name.secure.ssl.keystore.location": str(broker_store),
+        "listener.name.secure.ssl.client.auth": "required",
+        "listener.name.secure.ssl.truststore.type": "PEM",
+        "listener.name.secure.ssl.truststore.location": str(folder / "authority.pem"),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "600000",  # what is open stays open
     }
     with EmbeddedKafka(port=direct, gate=False, settings=settings) as broker:
@@ -85,7 +103,16 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         alice = UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
         admin.alter_user_scram_credentials([alice])["alice"].result(30)
         admin.create_topics([NewTopic("lines", 2)])["lines"].result(30)
-        yield Secure(f"127.0.0.1:{own}", broker.bootstrap_servers, folder / "authority.pem")
+        yield Secure(f"127.0.0.1:{safe}", broker.bootstrap_servers, folder / "authority.pem", own, pkcs12)
+
+
+def _pem_store(path: Path, certificate: trustme.LeafCert) -> Path:
+    """Key and certificates in one file, the key as Java's PEM stores want it."""
+    certificate.private_key_pem.write_to_path(path)
+    pkcs8 = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(path)]
+    key = subprocess.run(pkcs8, check=True, capture_output=True, text=True).stdout
+    path.write_text(key + "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems))
+    return path
 
 
 def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
@@ -94,7 +121,7 @@ def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
     lines, out = tmp_path / "in.txt", tmp_path / "out.txt"
     lines.write_text("".join(f"line {number}\n" for number in range(1000)))
     (tmp_path / "secrets.properties").write_text(f"kafka={PASSWORD}\n")
-    login = secure.config(password=f"${{file:{tmp_path}/secrets.properties:kafka}}")
+    login = secure.config(password=f"${{file:{tmp_path}/secrets.properties:kafka}}", stores=secure.pkcs12)
     config = {**login, **FILE_PROVIDER, "value.converter": STRINGS, "offset.flush.interval.ms": "500",
               "exactly.once.source.support": "enabled", "offset.storage.replication.factor": "1",
               "config.storage.replication.factor": "1", "status.storage.replication.factor": "1"}  # fmt: skip
@@ -110,6 +137,7 @@ def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
         assert sorted(out.read_text().splitlines()) == sorted(lines.read_text().splitlines())
         seen = f"{cluster!r}{cluster._repr_html_()}{cluster.config!r}{cluster.events.to_pandas().to_string()}{verdict}"
         assert PASSWORD not in seen
+        assert STORE_PASSWORD not in seen
 
 
 def test_a_cluster_there_is_attached_and_audited_with_a_login_that_nobody_sees(

@@ -115,7 +115,7 @@ def test_an_unknown_login_module_is_an_error_that_does_not_tell_the_password() -
     assert "hush" not in str(raised.value)
 
 
-def test_pem_stores_become_files_and_a_pkcs12_key_store_stays() -> None:
+def test_pem_stores_become_files() -> None:
     assert translated(
         {
             "ssl.truststore.location": "/ca.pem",
@@ -129,14 +129,12 @@ def test_pem_stores_become_files_and_a_pkcs12_key_store_stays() -> None:
         "ssl.key.location": "/me.pem",
         "ssl.key.password": "k",
     }
-    pkcs12: dict[str, str | None] = {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "s"}
-    assert translated(pkcs12) == pkcs12
     inline: dict[str, str | None] = {"ssl.truststore.certificates": "CA", "ssl.keystore.key": "KEY"}
     assert translated(inline) == {"ssl.ca.pem": "CA", "ssl.key.pem": "KEY"}
 
 
 @pytest.mark.parametrize("setting", ["ssl.truststore", "ssl.keystore"])
-def test_a_store_that_only_java_reads_is_an_error_with_the_way_out(setting: str) -> None:
+def test_a_store_that_cannot_be_read_is_an_error_with_the_way_out(setting: str) -> None:
     with pytest.raises(ClientSettingError) as raised:
         translated({f"{setting}.location": "/store.jks"})
     assert f"{setting}.type=PEM" in raised.value.next_step
