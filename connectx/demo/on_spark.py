@@ -1,7 +1,8 @@
 """The demo on a Spark cluster: executors move flights into PostgreSQL and Delta while parts of it are killed.
 
 Everything runs on this machine: Kafka, PostgreSQL, Spark's master and two workers with an executor each, and three
-worker processes of connectx. An executor, a Spark worker and a worker of connectx get SIGKILL while a Spark job runs.
+worker processes of connectx. An executor, a Spark worker and a worker of connectx get SIGKILL while a job of the source
+runs, and another Spark worker while a job of a sink does.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from connectx.demo.verdict import places_table, unlike
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors import DemoError
 from connectx.extras import require
+from connectx.history.log import Subscription
 from connectx.history.render.report import Verdict, report_page, save_page
 from connectx.history.sentences.stories import stories
 from connectx.history.wording import listing
@@ -121,10 +123,9 @@ def run(screen: Screen, report: Path, rows: int | None = None, copies: int = COP
         )
         flow = _Flow(cluster, spark, screen, stack.enter_context(Reader(uri)), path, places["CSV file"].rows)
         flow.create(uri, folder / "lake")
-        flow.watch()
+        flow.watch(folder / "lake" / TOPIC)
         screen.say("Measuring the topic and both tables from outside")
         places["Topic, read_committed"] = measure_topic(cluster.bootstrap_servers, TOPIC)
-        flow.await_tables(folder / "lake" / TOPIC)
         places["PostgreSQL, SQL"] = measure_table(uri, TABLE)
         places["Delta, Arrow"] = measure_delta(folder / "lake" / TOPIC)
         events = list(cluster.events)
@@ -153,7 +154,7 @@ def run(screen: Screen, report: Path, rows: int | None = None, copies: int = COP
 
 @dataclass(slots=True)
 class _Flow:
-    """Three connectors, and what is killed while the source's jobs run."""
+    """Three connectors, and what is killed while jobs of the source and of a sink run."""
 
     cluster: Cluster
     spark: SparkStandalone
@@ -180,39 +181,49 @@ class _Flow:
         tables = {"connector.class": "PostgresSink", "connection.url": uri, "table.name.format": TABLE}
         self.cluster.create(SINK, {**tables, "topics": TOPIC, "insert.mode": "insert"})
         delta = {"connector.class": "DeltaSink", "path": str(lake), "flush.interval.ms": "2000"}
-        self.cluster.create(LAKE_SINK, {**delta, "topics": TOPIC})
+        self.cluster.create(LAKE_SINK, {**delta, "topics": TOPIC, "bulk.mode": "always"})
 
-    def watch(self) -> None:
-        """Watch and kill until the whole file is committed, or nothing moves any more."""
-        size, moved_s, quarter = self.path.stat().st_size, time.monotonic(), 1
+    def watch(self, table: Path) -> None:
+        """Watch and kill until all flights are in both tables, or nothing moves any more."""
         with self.cluster.events.subscribe(since=0) as news:
-            while self.watched.position < size:
-                before = (self.watched.position, len(self.watched.events))
-                self.watched.take(news.get(_LOOK_S))
-                if self.watched.failure is not None:
-                    raise DemoError(f"The flow has ended: {gist(self.watched.failure, 400)}.")
-                self._break()
-                if self.watched.position * 4 >= size * quarter:
-                    quarter += 1
-                    self.screen.say(f"{self.watched.records:,} of {self.rows:,} flights are committed in the topic")
-                if before != (self.watched.position, len(self.watched.events)):
-                    moved_s = time.monotonic()
-                elif time.monotonic() - moved_s > _STUCK_S:
-                    self.screen.say(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
-                    return
+            self._await_topic(news)
+            self._await_tables(news, table)
 
-    def await_tables(self, table: Path) -> None:
-        """Wait until both tables have all rows, as long as they grow."""
+    def _await_topic(self, news: Subscription) -> None:
+        size, moved_s, quarter = self.path.stat().st_size, time.monotonic(), 1
+        while self.watched.position < size:
+            before = (self.watched.position, len(self.watched.events))
+            self._look(news)
+            self._break()
+            if self.watched.position * 4 >= size * quarter:
+                quarter += 1
+                self.screen.say(f"{self.watched.records:,} of {self.rows:,} flights are committed in the topic")
+            if before != (self.watched.position, len(self.watched.events)):
+                moved_s = time.monotonic()
+            elif time.monotonic() - moved_s > _STUCK_S:
+                self.screen.say(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
+                return
+
+    def _await_tables(self, news: Subscription, table: Path) -> None:
+        """As long as the tables grow. Only sinks have jobs now."""
         found, grown_s = (0, 0), time.monotonic()
         while min(found) < self.rows and time.monotonic() - grown_s < _STUCK_S / 4:
+            self._look(news)
+            if len(self.killed) == 3 and LAKE_SINK in self.watched.with_jobs and _executors_work():
+                self.spark.kill_worker(1)
+                self._note("another Spark worker")
             now = int(self.reader.query(f"SELECT count(*) FROM {TABLE}")[0][0]), _rows_of_delta(table)
             if now != found:
                 found, grown_s = now, time.monotonic()
-            time.sleep(1)
+
+    def _look(self, news: Subscription) -> None:
+        self.watched.take(news.get(_LOOK_S))
+        if self.watched.failure is not None:
+            raise DemoError(f"The flow has ended: {gist(self.watched.failure, 400)}.")
 
     def missed(self) -> list[str]:
         """What was not killed."""
-        return ["an executor", "a Spark worker", "a worker of connectx"][len(self.killed) :]
+        return ["an executor", "a Spark worker", "a worker of connectx", "another Spark worker"][len(self.killed) :]
 
     def _break(self) -> None:
         """While executors work, and a slice was committed since the last kill: kill what is next.
@@ -228,6 +239,7 @@ class _Flow:
                 self._note(f"executor {executors[0].pid}")
             case 1:
                 self.spark.kill_worker(0)
+                self.spark.add_worker()
                 self._note("a Spark worker")
             case 2 if (found := self.watched.holder(SOURCE, 0)) and SOURCE_TASK in self.cluster.workers[found[0]].tasks:
                 self.cluster.kill(found[0])

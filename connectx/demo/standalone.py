@@ -69,10 +69,8 @@ class SparkStandalone:
         try:
             master = self._start("master.Master", "master", "--port", self.url.rpartition(":")[2])
             self._await(master)
-            for number in range(self._count):
-                folder = str(self._folder / f"work-{number}")
-                worker = self._start("worker.Worker", f"worker-{number}", *self._offer, "--work-dir", folder, self.url)
-                self.workers.append(worker)
+            for _ in range(self._count):
+                self.add_worker()
         except BaseException:
             self._endings.close()
             raise
@@ -82,6 +80,12 @@ class SparkStandalone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._endings.close()
+
+    def add_worker(self) -> None:
+        """Start a worker; the master gives sessions an executor on it when it has registered."""
+        name = f"worker-{len(self.workers)}"
+        folder = str(self._folder / name.replace("er", ""))
+        self.workers.append(self._start("worker.Worker", name, *self._offer, "--work-dir", folder, self.url))
 
     def kill_worker(self, number: int) -> None:
         """SIGKILL a worker. Its executor ends itself when it notices."""

@@ -12,6 +12,9 @@ from connectx.history.folds.rebalances import rebalances
 from connectx.history.folds.snapshot import Snapshot, snapshot
 from connectx.model.events import Event
 from connectx.model.payloads import (
+    BulkFailed,
+    BulkStaged,
+    BulkStarted,
     ConnectorState,
     FaultInjected,
     OffsetsCommitted,
@@ -35,6 +38,7 @@ class Watch:
         records: records in them.
         position: bytes of the file that are committed.
         stored: records that the sink's tasks say they have stored.
+        with_jobs: connectors whose executors read or write now.
         failure: the first failure of a task that was not a zombie, as a sentence; None when all is well.
     """
 
@@ -45,6 +49,7 @@ class Watch:
     failure: str | None = None
     killed: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
+    with_jobs: set[str] = field(default_factory=set)
 
     def take(self, events: Iterable[Event]) -> None:
         """Take what happened since the last call."""
@@ -59,10 +64,15 @@ class Watch:
                 self.records += records
                 for covered in offsets or ():
                     self.position = max(self.position, int(covered.offset.get("position", 0)))
+            case BulkStarted():
+                self.with_jobs.add(event.connector or "")
+            case BulkStaged() | BulkFailed():
+                self.with_jobs.discard(event.connector or "")
             case OffsetsCommitted(records) if event.connector == SINK:
                 self.stored += records
             case FaultInjected("kill"):
                 self.killed.add(event.worker or "")
+                self.with_jobs.clear()  # jobs of its tasks are not reported any more
             case TaskState(State.FAILED, trace) | ConnectorState(State.FAILED, trace):
                 if event.worker not in self.killed and self.failure is None:
                     what = event.connector if event.task is None else f"{event.connector}-{event.task}"
