@@ -3,7 +3,8 @@
 `python -m bench.plot RESULT` replaces the tables between the markers in `docs/performance.md` that the result has
 figures for. Figures of `peer` also make `docs/performance-rates.svg` and `docs/performance-cpu.svg`. The result is kept
 in `docs/performance.json`, that of `cdc_peer` and `avro_peer` in `docs/performance-connectors.json`, that of the
-connectors' rates in `docs/performance-tail.json`, any other in `docs/performance-lanes.json`.
+connectors' rates in `docs/performance-tail.json`, that of `json` in `docs/performance-json.json`, any other in
+`docs/performance-lanes.json`.
 """
 
 from __future__ import annotations
@@ -119,6 +120,8 @@ class Result:
             return "performance.json"
         if self.is_of_tail:
             return "performance-tail.json"
+        if self.of("json"):
+            return "performance-json.json"
         is_of_connectors = self.has_figures(*_AVRO) or _CDC_LATENCY in self.figures
         return "performance-connectors.json" if is_of_connectors else "performance-lanes.json"
 
@@ -157,6 +160,24 @@ def tail_table(result: Result) -> str:
         if (count := figure.get("records") or figure["rows"])
     ]
     return "\n".join([result.about, "", *_rows(("connector", "records", "records/s"), found), ""])
+
+
+def json_table(result: Result) -> str:
+    """CPU times of kinds of JSON records as Markdown, and their ratios to flat records."""
+    cases = [(direction, schemas) for schemas in ("false", "true") for direction in ("write", "read")]
+    figures = {
+        (figure["records"], figure["direction"], figure["schemas.enable"]): figure for figure in result.of("json")
+    }
+    found = [
+        [kind, *(_beside_flat(figures.get((kind, *case))) for case in cases)]
+        for kind in dict.fromkeys(figure["records"] for figure in result.of("json"))
+    ]
+    head = ("records", "write", "read", "write with schemas", "read with schemas")
+    return "\n".join([result.about, "", *_rows(head, found), ""])
+
+
+def _beside_flat(figure: Mapping[str, Any] | None) -> str:
+    return "" if figure is None else f"{_number(figure['cpu_us_per_record'])} ({_number(figure['ratio_to_flat'])})"
 
 
 def lake_tables(result: Result) -> str:
@@ -284,6 +305,8 @@ def main(result: Result, docs: Path) -> None:
         tables["avro"] = avro_table(result)
     if result.is_of_tail:
         tables["tail"] = tail_table(result)
+    if result.of("json"):
+        tables["json"] = json_table(result)
     if result.of("lake_sink"):
         tables["lake"] = lake_tables(result)
     if result.of("bulk"):

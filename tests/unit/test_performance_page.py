@@ -10,7 +10,8 @@ import pytest
 
 from bench import plot
 
-RESULTS = ("performance.json", "performance-lanes.json", "performance-connectors.json", "performance-tail.json")
+KINDS = ("lanes", "connectors", "tail", "json")
+RESULTS = ("performance.json", *(f"performance-{kind}.json" for kind in KINDS))
 WRITTEN = ("performance.md", "performance-rates.svg", "performance-cpu.svg")
 
 
@@ -69,6 +70,18 @@ def test_rates_of_connectors_fill_their_table_and_are_kept_in_their_file(docs: P
     assert "| JdbcSource, exactly-once, duckdb, incrementing | 1,000,000 | 212,345 |" in page
     assert "| HttpSink, at-least-once, batch.max.size=100 | 50,000 | 9,876 |" in page
     assert "Generator, exactly-once" not in page
+
+
+def test_kinds_of_json_fill_a_table_with_both_directions_and_are_kept_in_their_file(docs: Path) -> None:
+    found = json.loads((docs / "performance-tail.json").read_text())
+    figure = {"measure": "json", "direction": "read", "schemas.enable": "true", "records": "one list"}
+    (docs / "kinds.json").write_text(
+        json.dumps(found | {"figures": [figure | {"cpu_us_per_record": 1.05, "ratio_to_flat": 1.4}]})
+    )
+    result = plot.Result.read(docs / "kinds.json")
+    plot.main(result, docs)
+    assert result.file == "performance-json.json"
+    assert "| one list |  |  |  | 1.05 (1.4) |" in (docs / "performance.md").read_text()
 
 
 LANES = (
