@@ -22,7 +22,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo cluster quick test test-all budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak clean
+.PHONY: help setup archives demo cluster quick test test-all budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak azure clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ bench-peer: archives ## run Kafka Connect and connectx in turns, and print how t
 
 soak: archives ## flows under chaos in both isolations for MINUTES=10, and a verdict; SEED=... repeats one
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+azure: $(INSTALLED) ## test sinks of tables in files on an emulator of Azure, which npx fetches once; needs Node
+	@$(BIN)/python -m pytest tests/azure
 
 clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
 	@rm -rf $(VENV) .venv-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts

@@ -30,7 +30,7 @@ _SIGNS: Mapping[str, str] = {  # of Kafka Connect's states, and of LOST
 }
 _SECRET: Final = re.compile(
     r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase"
-    r"|(api|account|access)[._-]?key(?![._-]?id)"
+    r"|connection[._-]string|(api|account|access|sas)[._-]?key(?![._-]?id)"
 )
 _URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _URL_QUERY_PASSWORD: Final = re.compile(

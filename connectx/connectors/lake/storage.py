@@ -55,10 +55,13 @@ _NOISE: Final = re.compile(r"<\?xml .*|Debug source:.*", re.DOTALL)
 
 _STATUS: Final = re.compile(r"status code:?\s*(\d{3})\b")
 _CAUSE: Final = re.compile(r"<Code>(\w+)</Code>")
-_AWS_ERROR: Final = re.compile(r"AWS Error ([A-Z_]+)(?: \(HTTP status (\d{3})\))? during")
-"""An error of pyarrow."""
+_ARROW_ERROR: Final = re.compile(
+    r"AWS Error (?P<aws>[A-Z_]+)(?: \(HTTP status (?P<aws_status>\d{3})\))? during"
+    r"|Azure Error: \[(?P<azure>\w+)\] (?P<azure_status>\d{3})\b"
+)
+"""Errors of pyarrow."""
 
-_UNKNOWN_BUCKET: Final = ("NoSuchBucket", "NO_SUCH_BUCKET")
+_UNKNOWN_BUCKET: Final = ("NoSuchBucket", "NO_SUCH_BUCKET", "ContainerNotFound")
 _PASSING: Final = ("404", "408", "409", "412", "429")
 """Answers between 400 and 499 after which the same request may succeed later, or that a caller expects."""
 
@@ -179,8 +182,8 @@ def storage_errors(
 
 def _refusal(text: str) -> str | None:
     """Status and cause of an answer that an object store gives until a setting changes; None for others."""
-    if found := _AWS_ERROR.search(text):
-        name, status = found[1], found[2] or ""
+    if found := _ARROW_ERROR.search(text):
+        name, status = found["aws"] or found["azure"], found["aws_status"] or found["azure_status"] or ""
     else:
         answer, cause = _STATUS.search(text), _CAUSE.search(text)
         name, status = cause[1] if cause else "", answer[1] if answer else ""

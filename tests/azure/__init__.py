@@ -1,0 +1,1 @@
+"""Sinks of tables in files on Azure Blob Storage: `make azure`."""
