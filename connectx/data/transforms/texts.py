@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -11,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.arrays import enclosed, is_binary, is_list, is_text, joined_lists, where_valid
 from connectx.data.transforms.columns import name_of
 from connectx.errors import TransformError
 
@@ -47,6 +49,30 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
     distinct = values.dictionary_encode()
     spelled = pa.array([spell(value) for value in distinct.dictionary.to_pylist()], pa.string())
     return pc.take(spelled, distinct.indices)
+
+
+def nested_text(values: pa.Array, what: str) -> pa.Array:
+    """Each value as a part of the text of a struct or array: `{"id":1,"name":"a"}`, null as the word.
+
+    Raises:
+        TransformError: the type has no text.
+    """
+    kind = values.type
+    if pa.types.is_struct(kind):
+        fields = [enclosed(f"{_quoted(field.name)}:", nested_text(values.field(number), what), "")
+                  for number, field in enumerate(kind)]  # fmt: skip
+        texts = where_valid(values, enclosed("{", pc.binary_join_element_wise(*fields, ","), "}"))
+    elif is_list(kind):
+        texts = enclosed("[", joined_lists(values, nested_text(values.flatten(), what), ","), "]")
+    else:
+        texts = as_text(values, what)
+        if is_text(kind) or is_binary(kind):
+            texts = enclosed('"', pc.replace_substring_regex(texts, r'(["\\])', r"\\\1"), '"')
+    return pc.fill_null(texts, "null")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def java_double(value: float) -> str:

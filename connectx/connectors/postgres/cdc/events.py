@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 
 from connectx.connectors.postgres.cdc.values import ColumnType, debezium_schema
 from connectx.data.connect_schema import DEFAULT, SchemaName
+from connectx.data.headers import HEADERS
+from connectx.data.transforms.texts import nested_text
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = "c", "u", "d", "r", "t"
 STREAMED: Final = "false"
@@ -30,6 +32,9 @@ _TRANSACTION: Final = pa.struct(
 )
 _TRANSACTION_SCHEMA: Final = SchemaName("event.block", 1)
 _SOURCE_SCHEMA: Final = debezium_schema("connector.postgresql.Source")
+_NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+"""Headers of the delete and of the create that a changed key becomes."""
+
 _MARKERS: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _ENVELOPE_VERSION: Final = 2
 HEARTBEAT_SCHEMAS: Final = {
@@ -118,7 +123,7 @@ class Changes:
 
     Attributes:
         ops: CREATE, UPDATE, DELETE, READ or TRUNCATE (string).
-        before, after: rows; None: no event has one.
+        before, after: rows; None: no event has one. Events of a changed key have both.
         lsns: int64.
         commits: end of the commit before the event's transaction (int64), null when it is not known.
         xids: transaction ids (int64), null when they are not known.
@@ -126,6 +131,7 @@ class Changes:
         snapshot: `source.snapshot` (string).
         partial: mask of events whose row before has only the key; None: none has.
         tombstones: numbers of the events that a record without a value follows.
+        moved: mask of the deletes and creates that a changed key became; None: there are none.
     """
 
     shape: TableShape
@@ -139,6 +145,7 @@ class Changes:
     snapshot: pa.StringArray
     partial: Any = None
     tombstones: Any = ()
+    moved: Any = None
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -150,8 +157,8 @@ class Changes:
         names = {"before": row, "after": row, "source": _SOURCE_SCHEMA, "transaction": _TRANSACTION_SCHEMA}
         before, after = self._arrays(self.before, self.partial), self._arrays(self.after, None)
         values = {
-            "before": self._rows(self.before, before),
-            "after": self._rows(self.after, after),
+            "before": self._rows(self.before, before, CREATE),
+            "after": self._rows(self.after, after, DELETE),
             "source": self._source(origin),
             "transaction": pa.nulls(count, _TRANSACTION),
             "op": self.ops,
@@ -160,7 +167,7 @@ class Changes:
         fields = [pa.field(name, array.type, name not in ("source", "op")) for name, array in values.items()]
         fields = [names[field.name].on(field) if field.name in names else field for field in fields]
         value = pa.StructArray.from_arrays(list(values.values()), fields=fields)
-        key = self._keys(before, after)
+        key, headers = self._keys(before, after), self._headers(before, after)
         if len(self.tombstones):
             follows = np.zeros(count, bool)
             follows[self.tombstones] = True
@@ -168,7 +175,9 @@ class Changes:
             is_tombstone = np.concatenate([[False], record[1:] == record[:-1]])
             value = value.take(pa.array(record, mask=is_tombstone))
             key = None if key is None else key.take(pa.array(record))
+            headers = None if headers is None else headers.take(pa.array(record))
         columns = {"value": value, "topic": pa.repeat(topic, len(value))}
+        columns |= {} if headers is None else {"headers": headers}
         schemas = {"value": SchemaName(f"{topic}.Envelope", _ENVELOPE_VERSION)}
         if key is not None:
             columns, schemas = {"key": key, **columns}, {"key": SchemaName(f"{topic}.Key"), **schemas}
@@ -189,23 +198,26 @@ class Changes:
             arrays.append(array)
         return arrays
 
-    def _rows(self, rows: RowTexts | None, arrays: Sequence[pa.Array]) -> pa.StructArray:
+    def _rows(self, rows: RowTexts | None, arrays: Sequence[pa.Array], moved: str) -> pa.StructArray:
+        """Rows as values; halves of a changed key with the operation `moved` have none."""
         columns = [(number, column) for number, column in enumerate(self.shape.columns) if column.is_in_value]
         fields = [column.type.field(column.name, is_nullable=column.is_nullable) for _, column in columns]
         if rows is None:
             return pa.nulls(len(self), pa.struct(fields))
-        mask = None if rows.missing is None else pa.array(rows.missing)
+        missing = rows.missing
+        if self.moved is not None:
+            hidden = self.moved & pc.equal(self.ops, moved).to_numpy(zero_copy_only=False)
+            missing = hidden if missing is None else missing | hidden
         if not fields:
-            return pa.array([{}] * len(self), pa.struct([]), mask=rows.missing)
+            return pa.array([{}] * len(self), pa.struct([]), mask=missing)
+        mask = None if missing is None else pa.array(missing)
         return pa.StructArray.from_arrays([arrays[number] for number, _ in columns], fields=fields, mask=mask)
 
     def _keys(self, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> pa.StructArray | None:
         """The key of the row before a delete, otherwise that of the row after."""
-        key = self.shape.message_key
+        key, fields = self.shape.message_key, self._key_fields()
         if not key:
             return None
-        columns = [self.shape.columns[at] for at in key]
-        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for column in columns]
         if not before or not after:
             found = [(before or after)[at] for at in key] if before or after else []
             found = found or [pa.nulls(len(self), one.type) for one in fields]
@@ -214,6 +226,23 @@ class Changes:
             found = [pc.if_else(is_delete, before[at], after[at]) for at in key]
         truncates = pc.equal(self.ops, TRUNCATE)
         return pa.StructArray.from_arrays(found, fields=fields, mask=truncates if truncates.true_count else None)
+
+    def _key_fields(self) -> list[pa.Field]:
+        columns = [self.shape.columns[at] for at in self.shape.message_key]
+        return [column.type.field(column.name, is_nullable=column.is_nullable) for column in columns]
+
+    def _headers(self, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> pa.ListArray | None:
+        """The key of the other half of each changed key, as SimpleHeaderConverter writes it; None: no event has one."""
+        if self.moved is None:
+            return None
+        which = pa.array(np.flatnonzero(self.moved))
+        is_delete = pc.equal(self.ops, DELETE).take(which)
+        others = [pc.if_else(is_delete, after[at].take(which), before[at].take(which)) for at in self.shape.message_key]
+        texts = nested_text(pa.StructArray.from_arrays(others, fields=self._key_fields()), "headers")
+        names = pc.if_else(is_delete, _NEW_KEY, _OLD_KEY)
+        made = pa.StructArray.from_arrays([names, texts.cast(pa.binary())], fields=list(HEADERS.value_type))
+        offsets = np.append(0, np.cumsum(self.moved)).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), made, type=HEADERS)
 
     def _source(self, origin: Origin) -> pa.StructArray:
         count = len(self)

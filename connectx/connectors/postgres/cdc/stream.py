@@ -199,10 +199,10 @@ class Decoder:
         ops[is_second] = CREATE
         kept = ~np.isin(ops, list(self._skipped)) if self._skipped else np.ones(len(ops), bool)
         change, ops = change[kept], ops[kept]
-        is_delete, row, mark = ops == DELETE, row_of[change], marks[change]
-        before = np.where(is_delete | ((ops == UPDATE) & (mark == pgoutput.OLD)), row, -1)
-        after = np.where((ops == CREATE) | (ops == UPDATE), row, -1)
-        partial = is_delete & (mark == pgoutput.KEY)
+        is_delete, row, mark, has_moved = ops == DELETE, row_of[change], marks[change], moved[change]
+        before = np.where(is_delete | has_moved | ((ops == UPDATE) & (mark == pgoutput.OLD)), row, -1)
+        after = np.where((ops == CREATE) | (ops == UPDATE) | has_moved, row, -1)
+        partial = (is_delete | has_moved) & (mark == pgoutput.KEY)
         transaction = found.transactions[change]
         return Changes(
             shape,
@@ -216,6 +216,7 @@ class Decoder:
             snapshot=pa.repeat(STREAMED, len(change)),
             partial=partial if partial.any() else None,
             tombstones=np.flatnonzero(is_delete) if self._tombstones and shape.message_key else (),
+            moved=has_moved if has_moved.any() else None,
         )
 
 

@@ -72,6 +72,12 @@ def events(found: Sequence[Transactions]) -> list[tuple[Any, ...]]:
     return rows
 
 
+def headers(found: Sequence[Transactions]) -> list[list[tuple[str, bytes]] | None]:
+    """Names and values of each record's headers, None without any."""
+    rows = [row for one in found for part in one.parts for row in part.table("t", Origin("1", "s", "d"), 0).to_pylist()]
+    return [[(header["key"], header["value"]) for header in row["headers"]] or None for row in rows]
+
+
 def test_each_change_becomes_an_event_of_debezium() -> None:
     found = slices(transaction(
         100, T, Insert(1, (b"1", b"a")), Update(1, (b"1", b"b"), None, False), Delete(1, (b"1", None), True)
@@ -93,6 +99,16 @@ def test_full_rows_before_a_change_are_passed_on() -> None:
 def test_a_changed_key_deletes_one_row_and_creates_another() -> None:
     found = slices(transaction(100, T, Update(1, (b"2", b"a"), (b"1", None), True)))
     assert events(found) == [("d", ("1",), ("1", None), None), (None, ("1",)), ("c", ("2",), None, ("2", "a"))]
+
+
+def test_each_half_of_a_changed_key_names_the_key_of_the_other_in_a_header() -> None:
+    pairs = transaction(100, T, Insert(1, (b"1", b"a")), Update(1, (b'2"', b"a"), (b"1", None), True),
+                        Update(1, (b"3", b"b"), (b"2", b"a"), False), Delete(1, (b"3", None), True))  # fmt: skip
+    to, back = [("__debezium.newkey", b'{"id":"2\\""}')], [("__debezium.oldkey", b'{"id":"1"}')]
+    again = [("__debezium.newkey", b'{"id":"3"}')], [("__debezium.oldkey", b'{"id":"2"}')]
+    assert headers(slices(pairs)) == [None, to, to, back, again[0], again[0], again[1], None, None]
+    assert headers(slices(pairs, skipped=frozenset("d"))) == [None, back, again[1]]
+    assert headers(slices(pairs, skipped=frozenset("c"))) == [to, to, again[0], again[0], None, None]
 
 
 def test_a_value_that_was_not_sent_is_taken_from_the_old_row_or_is_a_placeholder() -> None:
