@@ -11,7 +11,15 @@ from typing import Any, Final, NamedTuple
 
 from connectx.connectors.postgres.cdc.columns import ColumnFilter, matches
 from connectx.connectors.postgres.cdc.events import Column, TableShape
-from connectx.connectors.postgres.cdc.values import TEXT, ColumnType, Modes, array_type, column_type, enum_type
+from connectx.connectors.postgres.cdc.values import (
+    TEXT,
+    ColumnType,
+    Modes,
+    array_type,
+    column_type,
+    enum_type,
+    hstore_type,
+)
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import DatabaseError
 from connectx.protocol.pgoutput import Relation
@@ -94,13 +102,14 @@ class TableFilter:
 class _OwnType(NamedTuple):
     """A type that users made: the type below a domain, its modifier, and the labels of an enum.
 
-    `is_array`: the type is an array, of an enum if it has labels.
+    `is_array`: the type is an array, of an enum if it has labels, or of hstore.
     """
 
     base: int
     modifier: int
     is_array: bool = False
     labels: str = ""
+    is_hstore: bool = False
 
 
 class Catalog:
@@ -211,11 +220,14 @@ class Catalog:
         )
 
     def _column_type(self, own: _OwnType, where: str) -> ColumnType:
-        if not own.is_array:
-            return enum_type(own.labels, self._modes) if own.labels else column_type(*own[:2], self._modes, where)
         if own.labels:
-            return array_type(enum_type(own.labels, self._modes), has_nulls=False)
-        return array_type(column_type(TEXT, -1, self._modes, where))
+            kind = enum_type(own.labels, self._modes)
+        elif own.is_hstore:
+            kind = hstore_type(self._modes)
+        else:
+            base, modifier = (TEXT, -1) if own.is_array else own[:2]
+            kind = column_type(base, modifier, self._modes, where)
+        return array_type(kind, has_nulls=not own.labels) if own.is_array else kind
 
     def _own_types(self, oids: set[int]) -> dict[int, _OwnType]:
         if not oids:
@@ -226,12 +238,13 @@ class Catalog:
             "WITH RECURSIVE t AS (SELECT oid, oid AS base, typtypmod AS modifier FROM pg_type "
             f"WHERE oid IN ({listed}) UNION ALL SELECT t.oid, p.typbasetype, p.typtypmod FROM t "
             "JOIN pg_type p ON p.oid = t.base WHERE p.typtype = 'd') SELECT t.oid::bigint, t.base::bigint, t.modifier, "
-            f"p.typcategory = 'A', coalesce({labels.format('p.oid')}, {labels.format('p.typelem')}) "
-            "FROM t JOIN pg_type p ON p.oid = t.base WHERE p.typtype <> 'd'"
+            f"p.typcategory = 'A', coalesce({labels.format('p.oid')}, {labels.format('p.typelem')}), "
+            "'hstore' IN (p.typname, e.typname) FROM t JOIN pg_type p ON p.oid = t.base "
+            "LEFT JOIN pg_type e ON e.oid = p.typelem WHERE p.typtype <> 'd'"
         )
         return {
-            oid: _OwnType(base, modifier, is_array and base >= _FIRST_OWN_OID, labels or "")
-            for oid, base, modifier, is_array, labels in rows
+            oid: _OwnType(base, modifier, is_array and base >= _FIRST_OWN_OID, labels or "", is_hstore)
+            for oid, base, modifier, is_array, labels, is_hstore in rows
         }
 
     # -------------------------------------------------------------------------------------------- the publication

@@ -8,9 +8,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from connectx.connectors.postgres.cdc.columns import KEY_COLUMNS
+from connectx.connectors.postgres.cdc.values import MOST_FRACTION_DIGITS
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.spelling import misspelled
-from connectx.model.validators import at_least, matching, non_empty, one_of, valid_regex, valid_regexes
+from connectx.model.validators import at_least, between, matching, non_empty, one_of, valid_regex, valid_regexes
 
 SNAPSHOT_MODES: Final = ("initial", "initial_only", "always", "no_data", "never", "when_needed")
 MISMATCH_STRATEGIES: Final = ("trust_offset", "trust_slot", "trust_greater_lsn", "no_validation")
@@ -23,11 +24,11 @@ _EVENTS = "Events"
 _SSL: Final = ("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert")
 
 _NAMESPACES: Final = (
-    "binary.handling|column|converters|custom.metric|database|datatype|decimal.handling|event|field.name|flush.lsn",
-    "guardrail|heartbeat|hstore|include.schema|include.unknown|incremental|internal|interval|log|lsn|message|money",
-    "notification|offset.mismatch|openlineage|plugin.name|post.processors|provide.transaction|publication|publish",
-    "query.fetch|read.only|replica.identity|retriable|sanitize|schema|signal|skip.messages|skipped|slot|snapshot",
-    "source.struct|sourceinfo|status.update|streaming|table|time.precision|tombstones|topic|transaction.metadata",
+    "binary.handling|column|converters|custom.metric|database|datatype|decimal.handling|event|extended|field.name",
+    "flush.lsn|guardrail|heartbeat|hstore|include.schema|include.unknown|incremental|internal|interval|log|lsn|message",
+    "money|notification|offset.mismatch|openlineage|plugin.name|post.processors|provide.transaction|publication",
+    "publish|query.fetch|read.only|replica.identity|retriable|sanitize|schema|signal|skip.messages|skipped|slot",
+    "snapshot|source.struct|sourceinfo|status.update|streaming|table|time.precision|tombstones|topic|transaction.metadata",
     "unavailable.value|vector|xmin",
 )
 _DEBEZIUM: Final = re.compile(rf"({'|'.join(_NAMESPACES)})(\..*)?")
@@ -36,6 +37,7 @@ _CONNECT: Final = re.compile(r"topic\.creation\..*")
 _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "database.tcpKeepAlive": ("true", "false"),
     "database.initial.statements": ("",),
+    "extended.headers.enabled": ("false",),
     "flush.lsn.source": ("true",),
     "field.name.adjustment.mode": ("none",),
     "include.unknown.datatypes": ("true", "false"),
@@ -325,10 +327,28 @@ CONFIG: Final = (
         "decimal.handling.mode",
         str,
         "precise",
-        doc="What NUMERIC becomes. precise: Connect's Decimal, or a struct of scale and value where the column has no "
-        "precision. string: text. double: a double, which may lose digits.",
+        doc="What NUMERIC and MONEY become. precise: Connect's Decimal, or a struct of scale and value where a NUMERIC "
+        "has no precision. string: text. double: a double, which may lose digits.",
         group=_EVENTS,
         validator=one_of("precise", "string", "double"),
+    )
+    .define(
+        "money.fraction.digits",
+        int,
+        2,
+        doc="Scale of the Decimal that MONEY becomes.",
+        group=_EVENTS,
+        importance="LOW",
+        validator=between(0, MOST_FRACTION_DIGITS),
+    )
+    .define(
+        "hstore.handling.mode",
+        str,
+        "json",
+        doc="What HSTORE becomes. json: a JSON object as text. map: a map of texts.",
+        group=_EVENTS,
+        importance="LOW",
+        validator=one_of("json", "map"),
     )
     .define(
         "time.precision.mode",

@@ -49,5 +49,7 @@ def is_reached(offset: SourceOffset, lsn: int) -> bool:
 
 def _forms(placeholder: str) -> tuple[Any, ...]:
     """The placeholder as columns of different types have it, also in JSON."""
-    data = placeholder.encode()
-    return placeholder, data, base64.b64encode(data).decode(), data.hex(), [placeholder]
+    data, pair = placeholder.encode(), {placeholder: placeholder}
+    as_bytes = data, base64.b64encode(data).decode(), data.hex()
+    as_hstore = pair, [(placeholder, placeholder)], json.dumps(pair, ensure_ascii=False, separators=(",", ":"))
+    return placeholder, *as_bytes, [placeholder], *as_hstore

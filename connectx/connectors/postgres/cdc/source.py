@@ -103,13 +103,7 @@ class PostgresCdcSource(SourceConnector):
                 interval_s=max(10, min(values["status.update.interval.ms"], values["slot.advance.interval.ms"])) / 1000,
             )
             self._session = self._connect()
-            modes = Modes(
-                values["decimal.handling.mode"],
-                values["time.precision.mode"],
-                values["binary.handling.mode"],
-                values["unavailable.value.placeholder"],
-            )
-            self._catalog = Catalog(self._session, modes, TableFilter.of(values), ColumnFilter.of(values))
+            self._catalog = Catalog(self._session, Modes.of(values), TableFilter.of(values), ColumnFilter.of(values))
             self._snapshot: Snapshot | None = None
             self._reader: SlotReader | None = None
             self._has_begun = False

@@ -6,10 +6,11 @@ Pure. Debezium 3.6: PostgresValueConverter, TemporalPrecisionMode, SchemaFactory
 from __future__ import annotations
 
 import datetime
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -59,17 +60,52 @@ _INTERVAL: Final = re.compile(
     r"(?:(-?\+?\d+) years? ?)?(?:([+-]?\d+) mons? ?)?(?:([+-]?\d+) days? ?)?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.\d+)?))?"
 )
 _UTC: Final = r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.(\d+))?\+00$"
+_MONEY: Final = re.compile(r"[(-]?[^\d.,()-]*-?(?P<amount>\d{1,3}(,\d{3})*(\.\d+)?)\)?")
+_MONEY_DIGITS: Final = 19
+"""How many digits a value of the type money has at most."""
+
+MOST_FRACTION_DIGITS: Final = 38 - _MONEY_DIGITS
+"""How many more a Decimal can have."""
+
+_NO_LENGTH: Final = 2_147_483_647
+"""Debezium's length of `bit varying` without one."""
+
+_PAIR: Final = re.compile(r'"(?P<key>(?:[^"\\]|\\.)*)"=>(?:NULL|"(?P<value>(?:[^"\\]|\\.)*)")', re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _VARIABLE_SCALE: Final = pa.struct([pa.field("scale", pa.int32(), False), pa.field("value", pa.binary(), False)])
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """decimal.handling.mode, time.precision.mode, binary.handling.mode, unavailable.value.placeholder."""
+    """Settings of the forms of values.
+
+    Attributes:
+        decimals: decimal.handling.mode.
+        times: time.precision.mode.
+        binary: binary.handling.mode.
+        placeholder: unavailable.value.placeholder.
+        hstore: hstore.handling.mode.
+        money_digits: money.fraction.digits.
+    """
 
     decimals: str = "precise"
     times: str = "adaptive"
     binary: str = "bytes"
     placeholder: str = "__debezium_unavailable_value"
+    hstore: str = "json"
+    money_digits: int = 2
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Modes:
+        """The modes of a parsed configuration."""
+        return cls(
+            values["decimal.handling.mode"],
+            values["time.precision.mode"],
+            values["binary.handling.mode"],
+            values["unavailable.value.placeholder"],
+            values["hstore.handling.mode"],
+            values["money.fraction.digits"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +180,12 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
             return ColumnType(pa.string(), lambda texts: pc.utf8_slice_codeunits(texts, 2), modes.placeholder, "")
         case 17:
             return ColumnType(pa.binary(), _bytes, modes.placeholder.encode(), b"")
+        case 1560 | 1562:
+            return _bits(modifier, modes)
         case 1700:
             return _numeric(modifier, modes, column)
+        case 790:
+            return _money(modes)
         case 1082:
             return _date(modes)
         case 1083:
@@ -171,6 +211,17 @@ def enum_type(labels: str, modes: Modes) -> ColumnType:
 
 def _texts(modes: Modes, schema: SchemaName, *, is_cast_differently: bool = False) -> ColumnType:
     return ColumnType(pa.string(), lambda texts: texts, modes.placeholder, "", is_cast_differently, schema)
+
+
+def _of_each(
+    kind: pa.DataType, convert: Callable[[str], Any], absent: Any, unavailable: Any = None, schema: SchemaName = NO_NAME
+) -> ColumnType:
+    """A column whose texts are converted one by one."""
+
+    def values(texts: pa.StringArray) -> pa.Array:
+        return pa.array([None if text is None else convert(text) for text in texts.to_pylist()], kind)
+
+    return ColumnType(kind, values, unavailable, absent, schema=schema)
 
 
 # ------------------------------------------------------------------------------------------------------ numbers, bytes
@@ -216,6 +267,62 @@ def _scaled(text: str) -> dict[str, Any]:
     unscaled = int(number.scaleb(scale)) if len(text) < 28 else int(text.replace(".", ""))
     length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     return {"scale": scale, "value": unscaled.to_bytes(length, "big", signed=True)}
+
+
+def _bits(modifier: int, modes: Modes) -> ColumnType:
+    """One bit as a boolean, more as bytes, the lowest ones first and without those that are zero at the end."""
+    if modifier == 1:
+        return ColumnType(pa.bool_(), lambda texts: pc.equal(texts, "1"), None, False)
+    schema = debezium_schema("data.Bits", length=str(modifier if modifier > 0 else _NO_LENGTH))
+    return _of_each(pa.binary(), _packed, b"", modes.placeholder.encode(), schema)
+
+
+def _packed(bits: str) -> bytes:
+    number = int(bits or "0", 2)
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+def _money(modes: Modes) -> ColumnType:
+    zero = Decimal(0).scaleb(-modes.money_digits)
+    match modes.decimals:
+        case "string":
+            return _of_each(pa.string(), lambda text: f"{_amount(text):f}", f"{zero:f}")
+        case "double":
+            return _of_each(pa.float64(), lambda text: float(_amount(text)), 0.0)
+        case _:
+            kind, context = pa.decimal128(_MONEY_DIGITS + modes.money_digits, modes.money_digits), Context(prec=38)
+            return _of_each(kind, lambda text: _amount(text).quantize(zero, ROUND_HALF_UP, context), zero)
+
+
+def _amount(text: str) -> Decimal:
+    """The number of money as locales with a decimal point write it."""
+    found = _MONEY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text} is not written as 1,234.50, which lc_monetary of the database decides")
+    amount = Decimal(found["amount"].replace(",", ""))
+    return -amount if "-" in text or text.startswith("(") else amount
+
+
+# --------------------------------------------------------------------------------------------------------------- hstore
+
+
+def hstore_type(modes: Modes) -> ColumnType:
+    """How a column with an hstore is read. Its keys are in the order of PostgreSQL."""
+    mark = modes.placeholder
+    if modes.hstore == "map":
+        return _of_each(pa.map_(pa.string(), pa.string()), _pairs, [], [(mark, mark)])
+    schema = debezium_schema("data.Json")
+    return _of_each(pa.string(), lambda text: _json(dict(_pairs(text))), "{}", _json({mark: mark}), schema)
+
+
+def _pairs(text: str) -> list[tuple[str, str | None]]:
+    """Keys and values of an hstore as PostgreSQL writes it: `"a"=>"1", "b"=>NULL`."""
+    found = [(pair["key"], pair["value"]) for pair in _PAIR.finditer(text)]
+    return [(_ESCAPED.sub(r"\1", key), value and _ESCAPED.sub(r"\1", value)) for key, value in found]
+
+
+def _json(pairs: dict[str, str | None]) -> str:
+    return json.dumps(pairs, ensure_ascii=False, separators=(",", ":"))
 
 
 # ------------------------------------------------------------------------------------------------------ dates and times

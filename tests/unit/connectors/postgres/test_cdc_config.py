@@ -19,7 +19,7 @@ GIVEN = {"database.hostname": "h", "database.user": "u", "database.dbname": "d",
     [
         ("signal.data.collection", "public.signals"),
         ("provide.transaction.metadata", "true"),
-        ("hstore.handling.mode", "json"),
+        ("extended.headers.enabled", "true"),
         ("slot.drop.on.stop", "true"),
         ("snapshot.max.threads.multiplier", "4"),
         ("database.query.timeout.ms", "5"),

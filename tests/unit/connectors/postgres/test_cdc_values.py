@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.postgres.cdc.values import Modes, array_type, column_type, enum_type
+from connectx.connectors.postgres.cdc.values import Modes, array_type, column_type, enum_type, hstore_type
 from connectx.data.connect_schema import schema_of
 from connectx.errors import ReplicationMessageError, TableMismatchError
 
 DAY_US = 86_400_000_000
 
 
-def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: str) -> list[Any]:
+def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: Any) -> list[Any]:
     kind = column_type(oid, modifier, Modes(**modes), "public.t.c")
     array = kind.values(pa.array(texts, pa.string()), "public.t.c")
     assert array.type == kind.arrow
@@ -61,6 +61,7 @@ def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: str) ->
         (1115, ['{"1970-01-01 00:00:01"}'], [[1_000_000]]),
         (1182, ["{infinity,1970-01-02}"], [[-2147472692, 1]]),
         (1000, ["{t,f}"], [[True, False]]),
+        (1562, ["", "1", "100000001", None], [b"", b"\x01", b"\x01\x01", None]),
         (99_999, ["anything"], ["anything"]),
     ],
 )  # fmt: skip
@@ -86,6 +87,45 @@ def test_a_long_numeric_keeps_all_digits() -> None:
     digits = "9" * 60 + "." + "1" * 20
     (found,) = read(1700, [digits])
     assert (int.from_bytes(found["value"], "big", signed=True), found["scale"]) == (int(digits.replace(".", "")), 20)
+
+
+def test_one_bit_is_a_boolean_and_more_are_bytes_with_the_lowest_first() -> None:
+    assert read(1560, ["1", "0", None], 1) == [True, False, None]
+    assert read(1560, ["0001000000001", "0000000000000"], 13) == [b"\x01\x02", b""]
+
+
+MONEY = ["$1,234.55", "-$0.05", "($3.00)", "€92,233,720,368,547,758.07", "¥1,234", None]
+
+
+@pytest.mark.parametrize(
+    ("mode", "digits", "values"),
+    [
+        ("precise", 2, [Decimal(text) for text in ("1234.55", "-0.05", "-3.00", "92233720368547758.07", "1234.00")]),
+        ("precise", 1, [Decimal(text) for text in ("1234.6", "-0.1", "-3.0", "92233720368547758.1", "1234.0")]),
+        ("string", 1, ["1234.55", "-0.05", "-3.00", "92233720368547758.07", "1234"]),
+        ("double", 1, [1234.55, -0.05, -3.0, 92233720368547758.07, 1234.0]),
+    ],
+)
+def test_money_is_a_number_in_the_form_of_decimals(mode: str, digits: int, values: list[Any]) -> None:
+    kind = column_type(790, -1, Modes(decimals=mode, money_digits=digits), "t.c")
+    assert kind.values(pa.array(MONEY), "t.c").to_pylist() == [*values, None]
+
+
+@pytest.mark.parametrize(
+    ("mode", "values", "unavailable"),
+    [
+        ("json", ['{"a":"1","b\\"é":null,"c":"x=>\\\\y, \\"z\\""}', "{}", None], '{"gone":"gone"}'),
+        ("map", [[("a", "1"), ('b"é', None), ("c", 'x=>\\y, "z"')], [], None], [("gone", "gone")]),
+    ],
+)
+def test_an_hstore_is_json_or_a_map(mode: str, values: list[Any], unavailable: Any) -> None:
+    kind = hstore_type(Modes(hstore=mode, placeholder="gone"))
+    texts = ['"a"=>"1", "b\\"é"=>NULL, "c"=>"x=>\\\\y, \\"z\\""', "", None]
+    assert kind.values(pa.array(texts), "t.c").to_pylist() == values
+    assert kind.values(pa.array(texts), "t.c", np.array([True, False, False])).to_pylist() == [unavailable, *values[1:]]
+    assert array_type(kind).values(pa.array(['{"\\"a\\"=>\\"1\\"",NULL}']), "t.c").to_pylist() == [
+        ['{"a":"1"}' if mode == "json" else [("a", "1")], None]
+    ]
 
 
 @pytest.mark.parametrize("modifier", [-1, (10 << 16 | 2) + 4])
@@ -161,6 +201,9 @@ def test_an_array_of_an_enum_names_its_labels_and_has_required_elements() -> Non
         (2950, -1, "adaptive", "io.debezium.data.Uuid"),
         (3802, -1, "adaptive", "io.debezium.data.Json"),
         (142, -1, "adaptive", "io.debezium.data.Xml"),
+        (1560, 3, "adaptive", "io.debezium.data.Bits"),
+        (1560, 1, "adaptive", None),
+        (790, -1, "adaptive", "org.apache.kafka.connect.data.Decimal"),
         (25, -1, "adaptive", None),
     ],
 )
@@ -177,6 +220,7 @@ def test_schemas_have_the_names_of_debezium(oid: int, modifier: int, mode: str, 
         (1114, "294276-12-31 00:00:00", r"time\.precision\.mode=adaptive"),
         (1186, "infinity", "interval 'infinity'"),
         (23, "x", "x"),
+        (790, "$12,50", r"\$12,50 is not written as 1,234\.50, which lc_monetary"),
     ],
 )
 def test_a_value_that_no_record_represents_is_refused_with_its_column(oid: int, text: str, cause: str) -> None:

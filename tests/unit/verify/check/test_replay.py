@@ -139,7 +139,13 @@ def test_a_truncate_clears_a_topic() -> None:
     assert verdict_on(lines, [row(8)], keyed=False).answer == "valid"
 
 
-@pytest.mark.parametrize("form", [PLACEHOLDER, PLACEHOLDER.encode(), "X191bmF2YWlsYWJsZQ==", [PLACEHOLDER]])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(PLACEHOLDER, PLACEHOLDER.encode(), "X191bmF2YWlsYWJsZQ==", [PLACEHOLDER]),
+        *({PLACEHOLDER: PLACEHOLDER}, [(PLACEHOLDER, PLACEHOLDER)], '{"__unavailable":"__unavailable"}'),
+    ],
+)
 def test_a_value_that_was_not_sent_stays(form: Any) -> None:
     changes = [event("c", 10, row(1, "long")), event("u", 12, row(1, form)), event("c", 14, row(2))]
     assert verdict_on(changes, [row(1, "long"), row(2)]).answer == "valid"
