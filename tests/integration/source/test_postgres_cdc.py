@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 import connectx as cx
-from connectx.connectors.postgres.cdc.catalog import Catalog
+from connectx.connectors.postgres.cdc.catalog import Catalog, as_lsn
 from connectx.connectors.postgres.cdc.positions import SNAPSHOT
 from connectx.connectors.postgres.cdc.replication import ReplicationStream
 from connectx.errors import (
@@ -292,6 +292,56 @@ def test_heartbeats_are_written_to_their_topic(shop: Captured) -> None:
     capture.stop()
     assert (record["topic"], record["key"]) == (f"__debezium-heartbeat.{shop.name}", {"serverName": shop.name})
     assert list(record["value"]) == ["ts_ms"]
+
+
+@in_every_mode
+def test_an_instance_whose_successor_has_moved_the_slot_tries_again_until_it_is_stopped(shop: Captured) -> None:
+    shop.sql(KEYED, "INSERT INTO t VALUES (1, 'a')")
+    old = Capture(shop)
+    old.records()
+    shop.sql("INSERT INTO t VALUES (2, 'b')")
+    old.records(most=1)  # a poll by SQL would move the slot
+    successor = Capture(shop, old.stored)
+    for key in (3, 4):  # the reading after a commit moves the slot
+        shop.sql(f"INSERT INTO t VALUES ({key}, 'c')")
+        assert keys(until(successor.records, "a change")) == [key]
+    moved = shop.slot_lsn
+    until(lambda: successor.records() == [] and old.stored is not None and moved() > old.stored["lsn"], "a moved slot")
+    until(lambda: fails(old), "the old instance to notice")
+    with pytest.raises(RetriableError, match="Another instance of the task is connected"):
+        old.poll()
+    successor.stop()
+    with pytest.raises(ReplicationSlotMismatchError):
+        until(lambda: not fails(old), "the other connections to end")
+
+
+@pytest.mark.parametrize("shop", ["sql"], indirect=True)
+def test_a_slot_that_another_reader_moved_over_what_was_polled_is_read_on(
+    shop: Captured, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop, max_batch_size=1)
+    capture.records()
+    shop.sql("INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'b')")
+    capture.poll()
+    capture.commits = False
+    capture.poll()
+    assert capture.stored is not None
+    shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', {as_lsn(capture.stored['lsn'])})")
+    capture.commits = True
+    shop.sql("INSERT INTO t VALUES (3, 'c')")
+    assert keys(capture.records()) == [3]
+    assert f"Another reader has moved the slot {shop.name}" in caplog.text
+    capture.stop()
+
+
+def fails(capture: Capture) -> bool:
+    """Whether a poll is to be tried again."""
+    try:
+        capture.poll()
+    except RetriableError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize("gone", ["missing", "ahead"])

@@ -27,6 +27,9 @@ from connectx.protocol.pgoutput import Relation
 _FIRST_OWN_OID: Final = 16_384
 """Types with lower numbers are PostgreSQL's own."""
 
+_CANNOT_ADVANCE: Final = "SQLSTATE 55000"
+"""In the error of a slot that is to be moved back."""
+
 _ENDS_MS: Final = 5_000
 """How long a connection may take to end."""
 
@@ -353,9 +356,24 @@ class Catalog:
         ((lsn,),) = self._query(f"SELECT {as_number('pg_current_wal_flush_lsn()')}")
         return int(lsn)
 
-    def advance(self, name: str, lsn: int) -> None:
-        """Move the slot forward: the server may drop WAL before `lsn`."""
-        self._query(f"SELECT 1 FROM pg_replication_slot_advance({literal(name)}, {as_lsn(lsn)})")
+    def is_elsewhere(self) -> bool:
+        """Whether another instance of this task has a connection, known by its application_name."""
+        ((found,),) = self._query(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user "
+            "AND pid <> pg_backend_pid() AND application_name = current_setting('application_name'))"
+        )
+        return bool(found)
+
+    def advance(self, name: str, lsn: int) -> bool:
+        """Move the slot forward: the server may drop WAL before `lsn`. False: the slot is further already."""
+        try:
+            self._query(f"SELECT 1 FROM pg_replication_slot_advance({literal(name)}, {as_lsn(lsn)})")
+        except DatabaseError as error:
+            if _CANNOT_ADVANCE not in error.message:
+                raise
+            self._session.rollback()
+            return False
+        return True
 
     # ---------------------------------------------------------------------------------------------- inner parts
 

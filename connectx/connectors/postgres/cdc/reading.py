@@ -163,7 +163,7 @@ class SlotReader:
         self._streams = self.is_whole and self._mode == "auto"
 
     def _next_reading(self, position: Position) -> Reading:
-        reading = self._from_ahead() or self._peek()
+        reading = self._from_ahead(position) or self._peek(position)
         if reading.is_whole:
             self._end_ahead()
             return reading
@@ -173,18 +173,28 @@ class SlotReader:
             self._ahead.begin()
         return reading
 
-    def _peek(self) -> Reading:
-        self._confirm()
+    def _peek(self, position: Position) -> Reading:
+        self._confirm(position)
         most = self._most + self._unconfirmed
         reading = read(self._session, "peek", self._slot, self._publication, most)
         self._unconfirmed = len(reading.messages)
         return reading
 
-    def _confirm(self) -> None:
+    def _confirm(self, position: Position) -> None:
+        """Move the slot, unless another reader has. If changes after `position` are gone, the task begins again."""
         self._confirmed_s = time.monotonic()
-        if self._committed > self._confirmed:
-            self._catalog.advance(self._slot, self._committed)
-            self._confirmed, self._unconfirmed = self._committed, 0
+        if self._committed <= self._confirmed:
+            return
+        if not self._catalog.advance(self._slot, self._committed):
+            slot = self._catalog.slot(self._slot)
+            moved = f"Another reader has moved the slot {self._slot} beyond {self._committed}"
+            if slot is None or slot.confirmed > position.lsn:
+                raise DatabaseUnavailableError(
+                    f"{moved}, and beyond {position.lsn}, where this task reads.",
+                    next_step="The task begins again at its source offset.",
+                )
+            log.warning("%s.", moved)
+        self._confirmed, self._unconfirmed = self._committed, 0
 
     # ------------------------------------------------------------------------------------------ ahead of the task
 
@@ -195,12 +205,12 @@ class SlotReader:
         except ConnectxError as error:
             self._do_without_ahead(error)
 
-    def _from_ahead(self) -> Reading | None:
+    def _from_ahead(self, position: Position) -> Reading | None:
         """The next reading of the copy; None: there is no copy, or this session has it no more."""
         if self._ahead is None:
             return None
         if time.monotonic() >= self._confirmed_s + self._advance_s:
-            self._confirm()
+            self._confirm(position)
         try:
             return self._ahead.take()
         except ConnectxError as error:

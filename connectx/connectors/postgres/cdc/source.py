@@ -25,7 +25,7 @@ from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.stream import after_wal
 from connectx.connectors.postgres.cdc.values import Modes
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import DatabaseUnavailableError
+from connectx.errors import DatabaseUnavailableError, ReplicationSlotMismatchError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Held, RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
 from connectx.version import VERSION
@@ -42,6 +42,7 @@ _MOST_IDLE_MS: Final = 100
 _WITHOUT_STREAM: Final = "initial_only"
 """The snapshot.mode that needs neither slot nor publication."""
 
+_UNTIL_STOPPED: Final = "If that is the task's successor, do nothing: this instance tries again until it is stopped."
 _NO_STREAM: Final = "All rows were read, and snapshot.mode=initial_only reads no changes."
 
 
@@ -198,14 +199,22 @@ class PostgresCdcSource(SourceConnector):
 
         def _resume(self, offset: SourceOffset | None) -> None:
             values, catalog = self._values, self._catalog
-            if not self._has_begun:
+            is_first = not self._has_begun
+            if is_first:
                 catalog.end_zombie(self._slot)
                 self._has_begun = True
             mode, strategy = values["snapshot.mode"], values["offset.mismatch.strategy"]
             if mode != _WITHOUT_STREAM:
                 self._find_publication()
             resumption = Resumption(catalog, self._slot, mode, strategy, values["database.dbname"])
-            self._position, begins = resumption.resume(offset)
+            try:
+                self._position, begins = resumption.resume(offset)
+            except ReplicationSlotMismatchError as error:
+                if is_first or not catalog.is_elsewhere():
+                    raise
+                raise DatabaseUnavailableError(
+                    f"{error.message} Another instance of the task is connected.", next_step=_UNTIL_STOPPED
+                ) from error
             begins = begins or self._begins_again
             self._polled = offset
             state = self._position.snapshot
