@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import itertools
+import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink
+from connectx.data.connect_schema import DEFAULT
 from connectx.errors import RecordRejectedError, TableMismatchError, TableMissingError
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch, SinkTaskContext
@@ -385,6 +388,36 @@ class Contract:
         assert (text[0], str(text[1])[:22]) == ("2024-06-01", "2024-06-01 12:30:15.25")
         assert decimal.Decimal(str(text[2])) == decimal.Decimal("12.5")
         assert place.sql(f"SELECT count(*) FROM {place.table}") == [(3,)]
+
+    def test_new_columns_have_the_defaults_of_the_schema(self, place: Place) -> None:
+        moment, data = datetime.datetime(2024, 6, 1, 12, 30, 15, 250000), b"\x00y'"
+        spelled = base64.b64encode(data).decode()
+        fields: dict[str, tuple[pa.DataType, Any, Any]] = {
+            "small": (pa.int16(), -2, -2),
+            "flag": (pa.bool_(), True, True),
+            "share": (pa.float64(), 0.5, 0.5),
+            "note": (pa.string(), 'it\'s \\ "%s"', 'it\'s \\ "%s"'),
+            "raw": (pa.binary(), spelled, data),
+            "day": (pa.date32(), (moment.date() - datetime.date(1970, 1, 1)).days, moment.date()),
+            "price": (pa.decimal128(10, 2), 12.5, decimal.Decimal("12.50")),
+            "moment": (pa.timestamp("us", "UTC"), int(moment.replace(tzinfo=datetime.UTC).timestamp() * 1000), moment),
+        }
+        with_default = [pa.field(name, kind, metadata={DEFAULT: json.dumps(default)})
+                        for name, (kind, default, _) in fields.items()]  # fmt: skip
+        kind = pa.struct([("id", pa.int64()), *with_default])
+        task = place.task(auto_create="true", auto_evolve="true", insert_mode="upsert", pk_mode="record_value",
+                          pk_fields="id", db_timezone="Europe/Berlin")  # fmt: skip
+        task.put(place.batch(0, [{"id": 1}], kind))
+        task.put(place.batch(1, [{"id": 2}], KEY))
+        row = {name: value for name, (_, _, value) in fields.items()}
+        task.put(place.batch(2, [{"id": 3, **row, "moment": moment.replace(tzinfo=datetime.UTC)}], kind))
+        null, default, written = place.rows()
+        assert null[1:] == (None,) * len(fields), "null is a value, too"
+        assert default[1:] == written[1:]
+        assert default[1:6] == tuple(row.values())[:5]
+        later = pa.struct([("id", pa.int64()), pa.field("late", pa.int32(), metadata={DEFAULT: "7"})])
+        task.put(place.batch(3, [{"id": 4, "late": 8}], later))
+        assert place.sql(f"SELECT id, late FROM {place.table} ORDER BY 1") == [(1, None), (2, None), (3, None), (4, 8)]
 
     def test_a_field_that_is_null_in_all_records_makes_no_column_and_empties_one_that_exists(
         self, place: Place

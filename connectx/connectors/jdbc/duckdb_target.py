@@ -41,6 +41,8 @@ class DuckTarget(FileConnection, Target):
     """
 
     label = "DuckDB"
+    booleans = ("false", "true")
+    keeps_zones = True
 
     def __init__(self, settings: TargetSettings) -> None:
         super().__init__(settings)
@@ -167,6 +169,10 @@ class DuckTarget(FileConnection, Target):
         """As in Target."""
         same = self._same(table, keys.column_names)
         self._with_rows(f"DELETE FROM {table.quoted} AS t USING {_ROWS} AS s WHERE {same}", keys)
+
+    def bytes_default(self, data: bytes) -> str:
+        """As in Target."""
+        return f"unhex('{data.hex()}')"
 
     # ---------------------------------------------------------------------------------------------- inner parts
 

@@ -95,12 +95,16 @@ class MySqlTarget(Target):
         return self._session.database
 
     def describe(self, schema: str, name: str) -> TargetTable | None:
-        """As in Target. Without a default MariaDB shows the text NULL, and MySQL null."""
+        """As in Target. Without a default MariaDB shows the text NULL, and MySQL null.
+
+        A default that is an expression is DEFAULT_GENERATED in MySQL, and columns that cannot be written are STORED or
+        VIRTUAL GENERATED.
+        """
         where = f"table_schema = {self.literal(schema)} AND table_name = {self.literal(name)}"
         rows = self.query(
             "SELECT column_name, column_type, "
             "COALESCE(column_default, 'NULL') <> 'NULL' OR extra LIKE '%auto_increment%', "
-            f"column_key = 'PRI' FROM information_schema.columns WHERE {where} AND extra NOT LIKE '%GENERATED%' "
+            f"column_key = 'PRI' FROM information_schema.columns WHERE {where} AND extra NOT LIKE '% GENERATED%' "
             "ORDER BY ordinal_position"
         )
         if not rows:
@@ -188,6 +192,14 @@ class MySqlTarget(Target):
     def literal(self, text: str) -> str:
         """As in Target: a backslash escapes."""
         return literal(text)
+
+    def text_default(self, text: str) -> str:
+        """As in Target: columns of long texts take an expression only."""
+        return f"({literal(text)})"
+
+    def bytes_default(self, data: bytes) -> str:
+        """As in Target."""
+        return f"(x'{data.hex()}')"
 
     # ---------------------------------------------------------------------------------------------- inner parts
 

@@ -36,6 +36,8 @@ class PostgresTarget(Target):
 
     label = "PostgreSQL"
     lock_clause = " FOR UPDATE"
+    booleans = ("false", "true")
+    keeps_zones = True
 
     def __init__(self, settings: TargetSettings) -> None:
         super().__init__(settings)
@@ -170,6 +172,10 @@ class PostgresTarget(Target):
             self.rollback()
             raise
         return sorted(name for name, _ in ended)
+
+    def bytes_default(self, data: bytes) -> str:
+        """As in Target."""
+        return f"'\\x{data.hex()}'"
 
     # ---------------------------------------------------------------------------------------------- inner parts
 

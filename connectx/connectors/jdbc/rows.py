@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.target import Target, TargetTable, split_name
+from connectx.data.connect_schema import DEFAULT
 from connectx.errors import (
     ConnectxError,
     DatabaseUnavailableError,
@@ -238,9 +239,20 @@ class TableRows:
                 "The records have no field that fields.whitelist names.",
                 next_step="Correct fields.whitelist, and restart the task.",
             )
-        made, known = self._named(columns), {} if table is None else table.columns
+        made, known = self._with_defaults(columns, rows, key), {} if table is None else table.columns
         empty = [field.name for field in made.schema if pa.types.is_null(field.type) and field.name not in known]
         return made.drop_columns(empty), tuple(map(self._target.stored_name, names))
+
+    def _with_defaults(
+        self, columns: Mapping[str, pa.ChunkedArray], rows: pa.Table, key: Mapping[str, Any]
+    ) -> pa.Table:
+        """Columns whose fields have the defaults of the records' schemas."""
+        made = self._named(columns)
+        given = [one for side in ("value", "key") if pa.types.is_struct(rows[side].type) for one in rows[side].type
+                 if DEFAULT.encode() in (one.metadata or ()) and (side == "key") == (one.name in key)]  # fmt: skip
+        defaults = {self._target.stored_name(one.name): {DEFAULT: one.metadata[DEFAULT.encode()]} for one in given}
+        fields = [field.with_metadata(defaults.get(field.name)) for field in made.schema]
+        return pa.Table.from_arrays(made.columns, schema=pa.schema(fields))
 
     def _named(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
         return pa.table({self._target.stored_name(name): values for name, values in columns.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.sql import identifier, literal
+from connectx.data.connect_schema import default_of, default_value
 from connectx.errors import TableMismatchError
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
@@ -118,7 +120,7 @@ class TargetTable:
     def fit(self, rows: pa.Table, zone: ZoneInfo, *, keep: Sequence[str] = ()) -> pa.Table:
         """Rows in the types in which they are sent; a column that is null in every row is left to its default.
 
-        `keep` names columns that stay in any case.
+        `keep` names columns that stay in any case, as those do whose records have a schema with a default.
 
         Raises:
             pa.ArrowInvalid: a value does not fit.
@@ -126,7 +128,9 @@ class TargetTable:
         kept = [
             name
             for name in rows.column_names
-            if name in keep or not (self.columns[name].has_default and rows[name].null_count == rows.num_rows)
+            if name in keep
+            or default_of(rows.schema.field(name)) is not None
+            or not (self.columns[name].has_default and rows[name].null_count == rows.num_rows)
         ]
         return pa.table({name: self.columns[name].fit(rows[name], zone) for name in kept})
 
@@ -147,6 +151,10 @@ class Target(ABC):
     """Type of texts in a primary key."""
     table_options: ClassVar[str] = ""
     """Ends a CREATE TABLE."""
+    booleans: ClassVar[tuple[str, str]] = ("0", "1")
+    """False and true in SQL."""
+    keeps_zones: ClassVar[bool] = False
+    """New columns for timestamps with a time zone have one."""
     insert_ignore: ClassVar[tuple[str, str]] = ("INSERT INTO", "ON CONFLICT DO NOTHING")
     """Begin and end of an INSERT that leaves out rows whose key exists."""
 
@@ -224,8 +232,11 @@ class Target(ABC):
         return f"CREATE TABLE IF NOT EXISTS {self.place(schema, name)} ({', '.join(lines)}){self.table_options}"
 
     def add_column(self, table: TargetTable, field: pa.Field) -> str:
-        """ALTER TABLE for a column that the table does not have. Raises TableMismatchError as `create`."""
-        return f"ALTER TABLE {table.quoted} ADD COLUMN {self._definition(field, in_key=False)}"
+        """ALTER TABLE for a column that the table does not have, without a default: rows that exist keep null.
+
+        Raises TableMismatchError as `create`.
+        """
+        return f"ALTER TABLE {table.quoted} ADD COLUMN {self._definition(field.remove_metadata(), in_key=False)}"
 
     def check_key(self, table: TargetTable, key: Sequence[str]) -> None:
         """Raise TableMismatchError unless a unique index has these columns."""
@@ -289,6 +300,14 @@ class Target(ABC):
         """A text in SQL."""
         return literal(text)
 
+    def text_default(self, text: str) -> str:
+        """A text in SQL, as the default of a column."""
+        return self.literal(text)
+
+    def bytes_default(self, data: bytes) -> str:
+        """Bytes in SQL, as the default of a column."""
+        return f"x'{data.hex()}'"
+
     def place(self, schema: str, name: str) -> str:
         """A table's name in SQL."""
         return ".".join(self.quoted(part) for part in (schema, name) if part)
@@ -300,7 +319,27 @@ class Target(ABC):
                 f"{self.label} has no column type for field {field.name} of type {field.type}.",
                 next_step="Create the table or the column yourself, and restart the task.",
             )
-        return f"{self.quoted(field.name)} {kind}{' NOT NULL' if in_key else ''}"
+        return f"{self.quoted(field.name)} {kind}{self._default(field)}{' NOT NULL' if in_key else ''}"
+
+    def _default(self, field: pa.Field) -> str:
+        """DEFAULT for the default of a field's schema; empty without one, and for a number that is not finite."""
+        found = default_of(field)
+        if found is None or (isinstance(found, float) and not math.isfinite(found)):
+            return ""
+        value = pa.chunked_array([pa.array([default_value(field.type, found)], field.type)])
+        return f" DEFAULT {self._constant(value)}"
+
+    def _constant(self, value: pa.ChunkedArray) -> str:
+        """A single value in SQL, in the form that a write gives it."""
+        kind = family(value.type)
+        if kind == "bool":
+            return self.booleans[value[0].as_py()]
+        if kind == "bytes":
+            return self.bytes_default(value[0].as_py())
+        if kind == "timestamp" and not self.keeps_zones:
+            value = TargetColumn("", "", pa.timestamp("us")).fit(value, self.settings.database.zone)
+        text = value.cast(pa.string())[0].as_py()
+        return text if kind == "number" else self.text_default(text)
 
 
 def split_name(pattern: str, topic: str, default_schema: str) -> tuple[str, str]:
