@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adbc_driver_postgresql import dbapi
 from confluent_kafka import Producer
 
 import connectx as cx
@@ -20,6 +21,11 @@ from tests.support.waiting import WAIT_S, until
 
 PARTITIONS = 4
 ACCOUNTS = 50
+SLOTS = 100  # a multiple of PARTITIONS: records of a slot are in one partition
+UPDATES = {
+    **{"table.name.format": "slots", "insert.mode": "update", "pk.mode": "record_value", "pk.fields": "slot"},
+    **{"fields.whitelist": "slot,id"},
+}
 KEYED = {
     **{"insert.mode": "upsert", "delete.enabled": "true", "pk.mode": "record_key", "pk.fields": "id"},
     **{"key.converter": "org.apache.kafka.connect.converters.LongConverter"},
@@ -27,7 +33,10 @@ KEYED = {
 
 
 class Flow:
-    """A topic of numbered rows, one of changes of accounts, and for each database a sink of both."""
+    """A topic of numbered rows, one of changes of accounts, and for each database a sink of both.
+
+    In PostgreSQL there is also a table with a row for each slot, which keeps the last number.
+    """
 
     def __init__(self, cluster: cx.Cluster, urls: dict[str, str]) -> None:
         self.cluster, self.urls = cluster, urls
@@ -41,12 +50,14 @@ class Flow:
             given = {"connector.class": "JdbcSink", "connection.url": url, "auto.create": "true", **retried}
             cluster.create(name, {**given, "topics": self.numbers, "tasks.max": "2", **JSON})
             cluster.create(f"{name}-keyed", {**given, "topics": self.accounts, **JSON, **KEYED})
+            if name == "postgres":
+                cluster.create("slots", {**given, "topics": self.numbers, "tasks.max": "2", **JSON, **UPDATES})
 
     def produce(self, count: int) -> None:
         """Numbered rows, round-robin over the partitions, and as many changes: each third closes an account."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
         for number in range(self.count, self.count + count):
-            row = json.dumps({"id": number, "name": f"row {number}", "half": number + 0.5})
+            row = json.dumps({"id": number, "name": f"row {number}", "half": number + 0.5, "slot": number % SLOTS})
             producer.produce(self.numbers, row.encode(), partition=number % PARTITIONS)
             account = number * 7 % ACCOUNTS
             self.left[account] = number
@@ -70,16 +81,21 @@ class Flow:
         return [number for (number,) in self.rows(name, self.numbers, "id")]
 
     def wait_written(self) -> None:
-        """Until each database has as many numbered rows as there are records, and each account as it was left."""
+        """Until each database has all numbered rows, and each account and slot is as it was left."""
         until(lambda: all(len(self.ids(name)) >= self.count for name in self.urls), f"{self.count} rows in each table")
         wanted = dict.fromkeys(self.urls, sorted(self.left.items()))
         until(lambda: {name: self.rows(name, self.accounts, "id", "balance") for name in wanted} == wanted, "accounts")
+        numbers = sorted((number % SLOTS, number) for number in range(self.count - SLOTS, self.count))
+        until(lambda: self.rows("postgres", "slots", "slot", "id") == numbers, "the last number in each slot")
 
 
 @pytest.fixture
 def flow(make_cluster: MakeCluster, tmp_path: Path, postgres: str, mariadb: str) -> Iterator[Flow]:
     urls = {"postgres": postgres, "mariadb": mariadb}
     urls |= {"sqlite": f"sqlite:{tmp_path / 'shop.db'}", "duckdb": f"duckdb:{tmp_path / 'shop.duckdb'}"}
+    with dbapi.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE slots (slot bigint PRIMARY KEY, id bigint)")
+        cursor.execute(f"INSERT INTO slots SELECT generate_series(0, {SLOTS - 1})")
     with make_cluster(workers=2, config=QUICK) as cluster:
         yield Flow(cluster, urls)
 
@@ -100,4 +116,5 @@ def test_every_record_is_one_row_when_a_worker_freezes_wakes_up_as_a_zombie_and_
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
     found = {checked.connectors[0]: checked.found for checked in verdict.checked}
-    assert found == dict.fromkeys(flow.urls, flow.count) | {f"{name}-keyed": len(flow.left) for name in flow.urls}
+    changed = {f"{name}-keyed": len(flow.left) for name in flow.urls} | {"slots": SLOTS}
+    assert found == dict.fromkeys(flow.urls, flow.count) | changed
