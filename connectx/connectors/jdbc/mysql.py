@@ -113,7 +113,7 @@ class MySqlDatabase(Database):
         """As in Database."""
         found = self._session.read(sql, rows)
         while (batch := self._next(found)) is not None:
-            arrays = [_array(values, field) for values, field in zip(zip(*batch, strict=True), fields, strict=True)]
+            arrays = [_array(*column, field) for column, field in zip(batch, fields, strict=True)]
             schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
             table = pa.Table.from_arrays(arrays, schema=pa.schema(schema))
             yield in_utc(table, str(self.settings.zone), stamps=self._stamps_are_local)
@@ -140,7 +140,7 @@ class MySqlDatabase(Database):
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         return self._session.query(sql)
 
-    def _next(self, found: Iterator[tuple[tuple[Any, ...], ...]]) -> tuple[tuple[Any, ...], ...] | None:
+    def _next(self, found: Iterator[list[tuple[pa.Array, bool]]]) -> list[tuple[pa.Array, bool]] | None:
         try:
             return next(found, None)
         except RowRefusedError as error:
@@ -169,24 +169,20 @@ def _described(code: int, precision: int, scale: int) -> str:
     return f"decimal({min(precision, 65)},{scale})" if code == 246 else _CODES.get(code, "unknown")
 
 
-def _array(values: tuple[Any, ...], field: Field) -> pa.Array:
-    """Texts, or bytes, as one Arrow column.
+def _array(values: pa.Array, is_text: bool, field: Field) -> pa.Array:
+    """Values, which are binary, as the type of a column.
 
     Raises:
         TableMismatchError: a value that Arrow has no value for, as 0000-00-00.
     """
     if field.name in (TIMESTAMP, INCREMENTING):
-        kind = pa.int64() if field.name == TIMESTAMP else pa.decimal128(38, 0)
-        return pa.array(values, pa.string()).cast(kind)
+        return values.cast(pa.string()).cast(pa.int64() if field.name == TIMESTAMP else pa.decimal128(38, 0))
     try:
-        if field.type is None:
-            return pa.array(values) if any(value is not None for value in values) else pa.array(values, pa.string())
-        if pa.types.is_binary(field.type):
-            return pa.array(values, pa.binary())
-        texts = pa.array(values, pa.string())
-        if pa.types.is_timestamp(field.type):
-            return texts.cast(pa.timestamp("us")).cast(field.type)
-        return texts.cast(field.type)
+        kind = field.type if field.type is not None else pa.string() if is_text else pa.binary()
+        if pa.types.is_binary(kind):
+            return values
+        texts = values.cast(pa.string())
+        return (texts.cast(pa.timestamp("us")) if pa.types.is_timestamp(kind) else texts).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TableMismatchError(
             f"Column {field.name} has a value that cannot be read: {error}.",

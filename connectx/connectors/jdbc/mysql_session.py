@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from connectx.connectors import sql
 from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.connectors.jdbc.mysql_rows import RowReader
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -22,6 +23,7 @@ from connectx.errors import (
 from connectx.extras import require
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pymysql
 
 _Result = TypeVar("_Result")
@@ -37,6 +39,8 @@ _ROW: Final = (1048, 1062, 1169, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366,
 _TABLE: Final = re.compile(
     r"\b(?:FROM|INTO|UPDATE|TABLE(?: IF (?:NOT )?EXISTS)?) +((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
 )
+_BINARY: Final = 63
+"""Number of the character set of columns that are no text."""
 _MODES: Final = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 
@@ -63,17 +67,17 @@ class MySqlSession:
         """Rows of a query."""
         return self._call(sql, lambda connection: _run(connection, sql))
 
-    def read(self, sql: str, rows: int) -> Iterator[tuple[tuple[Any, ...], ...]]:
-        """Rows of a query as they come, at most `rows` at a time."""
-        from pymysql.cursors import SSCursor
-
-        cursor = self._call(sql, lambda connection: connection.cursor(SSCursor))
+    def read(self, sql: str, rows: int) -> Iterator[list[tuple[pa.Array, bool]]]:
+        """Columns of a query as they come, at most `rows` rows at a time: as binary, and whether they are text."""
+        reader, texts = self._call(sql, lambda connection: _reader(connection, sql))
+        is_whole = False
         try:
-            self._call(sql, lambda _: cursor.execute(sql))
-            while found := self._call(sql, lambda _: cursor.fetchmany(rows)):
-                yield tuple(found)
+            while columns := self._call(sql, lambda _: reader.next(rows)):
+                yield list(zip(columns, texts, strict=True))
+            is_whole = True
         finally:
-            self._call(sql, lambda _: cursor.close())
+            if not is_whole:  # the server would send all other rows before it answers again
+                self.close()
 
     def described(self, query: str) -> Sequence[tuple[Any, ...]]:
         """The DB-API's description of the columns of a query."""
@@ -160,6 +164,26 @@ def _run(connection: Any, sql: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return list(cursor.fetchall())
+
+
+def _reader(connection: Any, sql: str) -> tuple[RowReader, list[bool]]:
+    """Start a query; returns what reads its rows, and which of its columns are text."""
+    from pymysql.connections import TEXT_TYPES
+    from pymysql.constants import CR
+    from pymysql.err import OperationalError, raise_mysql_exception
+
+    connection.query(sql, unbuffered=True)
+    result = connection._result
+    result.unbuffered_active = False  # so PyMySQL does not read the rows
+
+    def receive(most: int) -> bytes:
+        received: bytes = connection._rfile.read1(most)
+        if not received:
+            raise OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
+        return received
+
+    texts = [column.type_code not in TEXT_TYPES or column.charsetnr != _BINARY for column in result.fields]
+    return RowReader(receive, raise_mysql_exception, len(texts)), texts
 
 
 def _arguments(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -22,6 +22,8 @@ from tests.support.profiles import EOS, JSON
 from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from connectx.spark.sessions import SparkProvider
 
 
@@ -120,8 +122,20 @@ def test_mariadbs_types_become_connects(maria: MariaShop) -> None:
     mapped, _ = maria.source("incrementing", numeric_mapping="best_fit", db_timezone="Europe/Berlin").values()
     berlin = datetime.datetime(2025, 12, 31, 23, tzinfo=datetime.UTC)
     assert (mapped["n"], mapped["w"], mapped["a"], mapped["z"]) == (2.5, 7, berlin, expected["z"])
-    asked = maria.source("bulk", query="SELECT s, n, m, a, b FROM v WHERE s = 1").values()
-    assert asked == [{"s": 1, "n": Decimal("2.50"), "m": "ok", "a": moment, "b": b"\0x"}]
+    (piece,) = maria.source("bulk", query="SELECT s, n, m, a, b FROM v WHERE s = 1").slices()
+    (empty,) = maria.source("bulk", query="SELECT s, n, m, a, b FROM v WHERE s = 2").slices()
+    rows, nulls = (cast("pa.Table", found.rows) for found in (piece, empty))
+    assert nulls.schema == rows.schema, "a batch of nulls has the types of its columns"
+    assert values_of(piece) == [{"s": 1, "n": Decimal("2.50"), "m": "ok", "a": moment, "b": b"\0x"}]
+
+
+def test_a_load_of_mariadb_begins_again_when_its_last_slice_was_not_sent(maria: MariaShop) -> None:
+    maria.sql("CREATE TABLE t (id bigint PRIMARY KEY, name longtext)")
+    maria.sql("INSERT INTO t SELECT seq, repeat('x', 20000) FROM seq_1_to_500")
+    source = maria.source("bulk", batch_max_rows=100)
+    assert ids(source.values(most=2)) == list(range(1, 201))
+    source.context.stored.clear()
+    assert ids(source.values()) == list(range(1, 501))
 
 
 def test_what_mariadb_refuses_is_an_error_with_a_next_step(maria: MariaShop) -> None:
