@@ -56,10 +56,20 @@ class TimestampSql:
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What a mode tracks: a timestamp, a number (an SQL expression), both, or (bulk) nothing."""
+    """What a mode tracks: a timestamp, a number (an SQL expression), both, or (bulk) nothing.
+
+    Attributes:
+        ties: SQL of the columns that order rows with the same position; empty: no columns do.
+    """
 
     timestamp: TimestampSql | None = None
     incrementing: str | None = None
+    ties: tuple[str, ...] = ()
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a query gives the same rows in the same order each time."""
+        return self.incrementing is not None or bool(self.ties)
 
     @property
     def added(self) -> list[tuple[str, str]]:
@@ -90,16 +100,18 @@ class Criteria:
             skip: with a limit: how many rows to leave out before them.
         """
         sql = f"SELECT {selected} FROM {source}{self._where(after, before_us, until)}"
-        if order := [part for part in (self.timestamp and self.timestamp.value, self.incrementing) if part]:
+        if order := [part for part in (self.timestamp and self.timestamp.value, self.incrementing, *self.ties) if part]:
             sql += f" ORDER BY {', '.join(order)}"
         if limit is None:
             return sql
         return f"{sql} LIMIT {limit} OFFSET {skip}" if skip else f"{sql} LIMIT {limit}"
 
-    def count(self, source: str, after: Position, before_us: int | None, limit: int) -> str:
+    def count(
+        self, source: str, after: Position, before_us: int | None, *, until: Position | None, limit: int | None
+    ) -> str:
         """SELECT of the number of rows that `query` with these arguments has."""
-        rows = f"SELECT 1 AS one FROM {source}{self._where(after, before_us, None)} LIMIT {limit}"
-        return f"SELECT count(*) FROM ({rows}) AS counted"
+        rows = f"SELECT 1 AS one FROM {source}{self._where(after, before_us, until)}"
+        return f"SELECT count(*) FROM ({rows if limit is None else f'{rows} LIMIT {limit}'}) AS counted"
 
     def _where(self, after: Position, before_us: int | None, until: Position | None) -> str:
         conditions = [*self._after(after), *self._until(until)]

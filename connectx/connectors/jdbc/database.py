@@ -123,8 +123,8 @@ class Database(ABC):
     def close(self) -> None:
         """Drop the connection. From any thread."""
 
-    def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
-        """Estimate the rows of a query of a table with so many columns, without reading them."""
+    def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
+        """Estimate the rows of a statement that reads so many columns of a table, or of a query."""
         raise NotImplementedError(f"executors do not read {self.label}")
 
     def hold(self) -> str | None:

@@ -42,7 +42,7 @@ class DuckDatabase(FileConnection, Database):
     """A database file, opened for reading where no other part of the process has it open for writing."""
 
     label = "DuckDB"
-    bulk_obstacle = "the worker reads files of DuckDB by itself"
+    bulk_obstacle = "a database of DuckDB is a file on the worker's machine, which one process has open at a time"
 
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -42,6 +43,8 @@ _CODES: Final = {
 """Types by the codes that the protocol gives to the columns of a query."""
 _VALUE_BYTES: Final = 8
 """Least mean size of a value: after a load the statistics of InnoDB have the new rows before their size."""
+_SAMPLE: Final = 100
+"""Rows of a query whose size is measured."""
 _EPOCH: Final = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', {})"
 
 
@@ -67,7 +70,7 @@ class MySqlDatabase(Database):
     def columns(self, table: TableName) -> list[Column]:
         """As in Database."""
         rows = self._query(
-            "SELECT column_name, column_type, is_nullable = 'YES', extra LIKE '%auto_increment%' "
+            "SELECT column_name, column_type, is_nullable = 'YES', extra LIKE '%auto_increment%', column_key = 'PRI' "
             f"FROM information_schema.columns WHERE table_schema = {literal(table.schema)} "
             f"AND table_name = {literal(table.name)} ORDER BY ordinal_position"
         )
@@ -75,7 +78,7 @@ class MySqlDatabase(Database):
             raise TableMissingError(
                 f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
             )
-        return [Column(name, kind, nullable == "1", auto == "1") for name, kind, nullable, auto in rows]
+        return [Column(name, kind, *(flag == "1" for flag in flags)) for name, kind, *flags in rows]
 
     def query_columns(self, query: str) -> list[Column]:
         """As in Database."""
@@ -118,14 +121,20 @@ class MySqlDatabase(Database):
             table = pa.Table.from_arrays(arrays, schema=pa.schema(schema))
             yield in_utc(table, str(self.settings.zone), stamps=self._stamps_are_local)
 
-    def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
-        """As in Database."""
+    def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
+        """As in Database; of a query the first rows are read for their size."""
+        plan = self._session.explained(sql)
+        if table is None:
+            joined = [int(step["rows"] or 0) for step in plan if step["id"] == plan[0]["id"]]
+            rows = math.prod(joined)
+            size = self._row_bytes(sql) if rows > _SAMPLE else 0
+            return Estimate(rows, max(_VALUE_BYTES * columns, size))
         found = self._query(
             f"SELECT avg_row_length FROM information_schema.tables WHERE table_schema = {literal(table.schema)} "
             f"AND table_name = {literal(table.name)}"
         )
         sizes = [int(size) for (size,) in found if size is not None]
-        return Estimate(int(self._session.explained(sql)["rows"] or 0), max(_VALUE_BYTES * columns, *sizes))
+        return Estimate(int(plan[0]["rows"] or 0), max(_VALUE_BYTES * columns, *sizes))
 
     def close(self) -> None:
         """As in Database."""
@@ -139,6 +148,13 @@ class MySqlDatabase(Database):
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         return self._session.query(sql)
+
+    def _row_bytes(self, sql: str) -> int:
+        size, rows = 0, 0
+        for columns in self._session.read(f"{sql} LIMIT {_SAMPLE}", _SAMPLE):
+            size += sum(column.nbytes for column, _ in columns)
+            rows += len(columns[0][0])
+        return size // max(1, rows)
 
     def _next(self, found: Iterator[list[tuple[pa.Array, bool]]]) -> list[tuple[pa.Array, bool]] | None:
         try:

@@ -89,15 +89,15 @@ class MySqlSession:
 
         return self._call(query, run)
 
-    def explained(self, query: str) -> dict[str, Any]:
-        """The first row of a query's plan, by column."""
+    def explained(self, query: str) -> list[dict[str, Any]]:
+        """The rows of a query's plan, by column."""
 
-        def run(connection: Any) -> dict[str, Any]:
+        def run(connection: Any) -> list[dict[str, Any]]:
             from pymysql.cursors import DictCursor
 
             with connection.cursor(DictCursor) as cursor:
                 cursor.execute(f"EXPLAIN FORMAT=TRADITIONAL {query}")
-                return dict(cursor.fetchone())
+                return list(cursor.fetchall())
 
         return self._call(query, run)
 

@@ -36,14 +36,14 @@ class PartReader:
     """Reads parts on executors; Python can pickle it.
 
     Attributes:
-        table: name of the table without its schema.
+        table: name of the table without its schema; None: a query.
         moment: what the database shows to all of them; None: the rows that are there when a part is read.
         statements: one for each part, and `rows` how many rows each must give.
         batch_rows: about how many rows are in memory at a time.
     """
 
     settings: DatabaseSettings = field(repr=False)
-    table: str
+    table: str | None
     moment: str | None
     statements: tuple[str, ...]
     rows: tuple[int, ...]
@@ -67,10 +67,11 @@ class PartReader:
                     yield 0, as_value(rows, self.table)
         finally:
             database.close()
-        if found != self.rows[number]:
+        expected, where = self.rows[number], self.table or "the query"
+        if found != expected:
             raise TableMismatchError(
-                f"An executor read {found} rows of {self.table} where the worker had found {self.rows[number]}: rows "
-                "were added or deleted meanwhile, or share a value of the incrementing column.",
+                f"An executor read {found} rows of {where} where the worker had found {expected}: rows were added "
+                "or deleted meanwhile, or share a value of the incrementing column.",
                 next_step="The worker reads them.",
             )
 
@@ -78,15 +79,20 @@ class PartReader:
 def divided(
     reading: Reading, database: Database, after: Position, before_us: int | None, rows: int, most: int, row_bytes: int
 ) -> list[Part]:
-    """The first `rows` rows after a position, or as many as there are, in about equal parts, `most` at the most."""
-    left = reading.count(database, after, before_us, rows)
+    """The first `rows` rows after a position, or as many as there are, in about equal parts, `most` at the most.
+
+    Rows with the same timestamp stay in one part if nothing else is tracked.
+    """
+    left = reading.count(database, after, before_us, limit=rows)
     count = min(most, _MOST, max(2, -(-left * row_bytes // _PART_BYTES)))
     size, found = -(-left // count), list[Part]()
-    while left:
+    while left > 0:
         here = min(size, left)
         until = reading.position(database, after, before_us, here)
         if until is None:  # rows were deleted meanwhile
             break
+        if reading.criteria.ties:
+            here = max(here, reading.count(database, after, until=until))
         found.append(Part(after, until, here))
         after, left = until, left - here
     return found

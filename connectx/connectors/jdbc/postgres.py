@@ -61,7 +61,9 @@ class PostgresDatabase(Database):
         """As in Database."""
         rows = self._query(
             "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity <> '' OR "
-            "coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%' FROM pg_attribute a "
+            "coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%', EXISTS (SELECT FROM pg_index i "
+            "WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY(i.indkey)) "
+            "AND (c.relkind = 'p' OR NOT c.relhassubclass) FROM pg_attribute a "  # children may have the same keys
             "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
             "LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum "
             f"WHERE n.nspname = {literal(table.schema)} AND c.relname = {literal(table.name)} "
@@ -71,7 +73,7 @@ class PostgresDatabase(Database):
             raise TableMissingError(
                 f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
             )
-        return [Column(name, kind, not notnull, bool(auto)) for name, kind, notnull, auto in rows]
+        return [Column(name, kind, not notnull, bool(auto), key) for name, kind, notnull, auto, key in rows]
 
     def query_columns(self, query: str) -> list[Column]:
         """As in Database; types are those that the driver reports."""
@@ -124,7 +126,7 @@ class PostgresDatabase(Database):
             names = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
             yield pa.Table.from_arrays(arrays, schema=pa.schema(names))
 
-    def estimate(self, sql: str, table: TableName, columns: int) -> Estimate:
+    def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
         """As in Database, by the planner."""
         ((text,),) = self._session.explain(sql)
         self._end()

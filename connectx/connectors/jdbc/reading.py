@@ -58,9 +58,17 @@ class Reading:
         found = pa.concat_tables(list(database.read(sql, self._added, 1)) or [pa.table({})])
         return position_of(found) if found.num_rows else None
 
-    def count(self, database: Database, after: Position, before_us: int | None, limit: int) -> int:
-        """How many rows come after a position; counts no further than `limit`."""
-        sql = self.criteria.count(self.source, after, before_us, limit)
+    def count(
+        self,
+        database: Database,
+        after: Position,
+        before_us: int | None = None,
+        *,
+        until: Position | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """How many rows are between two positions; counts no further than `limit`."""
+        sql = self.criteria.count(self.source, after, before_us, until=until, limit=limit)
         (found,) = database.read(sql, [Field("rows", "count(*)", pa.int64())], 1)
         return int(found["rows"][0].as_py())
 

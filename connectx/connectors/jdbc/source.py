@@ -187,7 +187,10 @@ class JdbcSource(SourceConnector):
                 return 0
             if feed.page is None:
                 try:
-                    found = self._estimate(feed, self._reading(feed), self._after(self._offset(feed)))
+                    reading = self._bulk_reading(feed)
+                    if reading is None:
+                        return None
+                    found = self._estimate(feed, reading, self._after(self._offset(feed)))
                 except BaseException:
                     self._database.close()
                     raise
@@ -243,7 +246,7 @@ class JdbcSource(SourceConnector):
             from connectx.connectors.jdbc.parts import PartReader, divided
 
             feed, database, values = self._due(time.monotonic()), self._database, self._values
-            if feed is None or feed.table is None:
+            if feed is None:
                 return None
             feed.page = feed.last = None  # a page that the worker has read is dropped
             after, before_us = self._after(self._offset(feed)), self._before_us()
@@ -255,7 +258,10 @@ class JdbcSource(SourceConnector):
                 database.close()
                 self.bulk_obstacle = f"{database.label} does not share a snapshot: {error.message}"
                 return None
-            reading = self._reading(feed)
+            reading = self._bulk_reading(feed)
+            if reading is None:
+                database.release()
+                return None
             size = database.estimate(reading.statement(database, after, before_us), feed.table, len(reading.fields))
             rows = max(1, max_bytes // size.row_bytes)
             parts = divided(
@@ -268,7 +274,7 @@ class JdbcSource(SourceConnector):
                 feed.excess_bytes = self._estimate(feed, reading, parts[-1].until)
             reader = PartReader(
                 replace(database.settings, name=f"{database.settings.name} executor"),
-                feed.table.name,
+                feed.schema_name,
                 moment,
                 tuple(reading.statement(database, part.after, until=part.until) for part in parts),
                 tuple(part.rows for part in parts),
@@ -278,8 +284,16 @@ class JdbcSource(SourceConnector):
             reached = feed.partition, parts[-1].until.offset
             return BulkSlice(feed.topic, len(parts), reader.read, lambda _: [reached])
 
+        def _bulk_reading(self, feed: _Feed) -> Reading | None:
+            """What executors read of a table; None, with an obstacle, if its rows have no fixed order."""
+            reading = self._reading(feed)
+            if reading.criteria.is_repeatable:
+                return reading
+            where = feed.table.full if feed.table else "the query"
+            self.bulk_obstacle = f"{where} has no primary key that orders rows with the same timestamp"
+            return None
+
         def _estimate(self, feed: _Feed, reading: Reading, after: Position) -> int:
-            assert feed.table is not None, "a query is an obstacle"
             sql = reading.statement(self._database, after, self._before_us())
             found = self._database.estimate(sql, feed.table, len(reading.fields))
             return found.rows * found.row_bytes
@@ -400,8 +414,11 @@ class JdbcSource(SourceConnector):
             number = self._incrementing_column(feed, by_name, where)
             if feed.table and self._values["validate.non.null"]:
                 _check_nulls(where, stamps, number)
+            keys = tuple(database.column(column.name) for column in columns if column.is_key)
             criteria = Criteria(
-                database.timestamp(stamps) if stamps else None, database.incrementing(number) if number else None
+                database.timestamp(stamps) if stamps else None,
+                database.incrementing(number) if number else None,
+                keys if stamps and not number else (),
             )
             return Reading(database.source(feed.table, query), [database.field(column) for column in columns], criteria)
 

@@ -304,10 +304,8 @@ def executor_connections(values: Mapping[str, Any], config: Mapping[str, str]) -
 
 def bulk_obstacle(values: Mapping[str, Any], config: Mapping[str, str]) -> str:
     """Why executors cannot read for a task with this configuration; empty if they can."""
-    if values["mode"] in ("bulk", "timestamp"):
-        return f"mode={values['mode']} gives rows no order in which executors could read them again"
-    if values["query"]:
-        return "a query would run once for each part that executors read"
+    if values["mode"] == "bulk":
+        return "mode=bulk reads a table in one statement, and its offsets name no row at which a slice could begin"
     return "" if executor_connections(values, config) else "max.connections leaves no connection for executors"
 
 

@@ -46,7 +46,7 @@ class SqliteDatabase(FileConnection, Database):
     """A database file, opened for reading."""
 
     label = "SQLite"
-    bulk_obstacle = "the worker reads files of SQLite by itself"
+    bulk_obstacle = "a database of SQLite is a file on the worker's machine, where one connection reads it"
 
     _connection: sqlite3.Connection | None = None
 

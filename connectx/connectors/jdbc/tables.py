@@ -47,12 +47,19 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `type` is the database's name; `is_auto` marks values that the database counts up itself."""
+    """One column.
+
+    Attributes:
+        type: the database's name of it.
+        is_auto: the database counts its values up itself.
+        is_key: it belongs to the primary key; only databases that executors read report this.
+    """
 
     name: str
     type: str
     is_nullable: bool = True
     is_auto: bool = False
+    is_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 ROWS = 5_000
-MODES = ["incrementing", "timestamp+incrementing"]
+QUERY = "timestamp+incrementing query"
+MODES = ["incrementing", QUERY]
 MB = 1 << 20
 SECRET = "not-to-be-shown"
 
 
 def fill_postgres(shop: Shop) -> None:
-    """A table with all common types; rows with nulls, limits of types, and gaps between ids."""
+    """A table with all common types; rows with nulls, limits of types, gaps between ids, and shared timestamps."""
     shop.sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
     shop.sql(
         "CREATE TABLE v (id bigserial PRIMARY KEY, at timestamptz NOT NULL, s smallint NOT NULL, k int, "
@@ -46,7 +47,7 @@ def fill_postgres(shop: Shop) -> None:
         "l int[], d date, a timestamp, i interval, c varchar(20), o boolean, h time, t text)"
     )
     shop.sql(
-        "INSERT INTO v SELECT 3 * g, timestamptz '1969-12-31 23:00+00' + g * interval '1.000001 second', g % 100, "
+        "INSERT INTO v SELECT 3 * g, timestamptz '1969-12-31 23:00+00' + g / 3 * interval '1.000001 second', g % 100, "
         "CASE WHEN g % 3 = 0 THEN NULL ELSE -g END, g / 7.0, g, 1e30 + g, "
         "CASE g % 5 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' ELSE g / 3.0 END, g / 3.0, decode(md5(g::text), 'hex'), "
         "md5(g::text)::uuid, jsonb_build_object('n', g), CASE WHEN g % 2 = 0 THEN 'ok'::mood END, ARRAY[g, NULL], "
@@ -65,7 +66,7 @@ def fill_mariadb(maria: MariaShop) -> None:
         "KEY (at, id))"
     )
     maria.sql(
-        "INSERT INTO v SELECT 3 * seq, timestamp '1999-12-31 23:00' + interval seq second, seq % 100, seq % 2, "
+        "INSERT INTO v SELECT 3 * seq, timestamp '1999-12-31 23:00' + interval seq div 3 second, seq % 100, seq % 2, "
         "seq / 7, seq, seq / 3, seq / 3, unhex(md5(seq)), IF(seq % 2, 'ok', NULL), "
         "date '1960-01-01' + interval seq day, timestamp '1960-01-01 00:00' + interval seq second, "
         "sec_to_time(seq), concat('ü', seq), 2000 + seq % 50, "
@@ -86,10 +87,20 @@ def filled(request: pytest.FixtureRequest) -> Shop:
     return shop
 
 
+def tracked(shop: Shop, mode: str) -> dict[str, str]:
+    """Settings that track the rows of `v`, by a query if the mode says so."""
+    mode, _, query = mode.partition(" ")
+    found = {"mode": mode}
+    if "timestamp" in mode:
+        found["timestamp_column_name"] = "at"
+    if query:
+        found |= {"query": f"SELECT * FROM {shop.schema}.v WHERE id > 0", "incrementing_column_name": "id"}
+    return found
+
+
 def config_of(shop: Shop, mode: str, **more: Any) -> dict[str, str]:
     """Configuration of a connector and of its task for the table `v`."""
-    stamp = {"timestamp_column_name": "at"} if "timestamp" in mode else {}
-    given = source_config(shop.uri, mode, schema_pattern=shop.schema, **{**stamp, **more})
+    given = source_config(shop.uri, schema_pattern=shop.schema, **{**tracked(shop, mode), **more})
     if isinstance(shop, MariaShop):
         del given["schema.pattern"]
     tables = json.dumps([[shop.schema, "v", ""]])
@@ -98,8 +109,9 @@ def config_of(shop: Shop, mode: str, **more: Any) -> dict[str, str]:
 
 def started(place: Place, shop: Shop, name: str, mode: str = "incrementing", **more: Any) -> Task:
     """A task that reads `v` into the topic `<group>-<name>-v`."""
-    place.create_topic(f"{place.group}-{name}-v")
-    config = config_of(shop, mode, topic_prefix=f"{place.group}-{name}-", **more)
+    topic = f"{place.group}-{name}-v"
+    place.create_topic(topic)
+    config = config_of(shop, mode, topic_prefix=topic if " query" in mode else topic.removesuffix("v"), **more)
     return place.task({**config, "name": name}).begin()
 
 
@@ -124,7 +136,8 @@ def test_both_lanes_write_the_same_bytes_in_the_same_order_and_the_same_offset(
             more |= {"connection_password": SECRET, "db_timezone": "Europe/Berlin"}
         task = started(place, filled, name, mode, **more)
         found[name] = wait_for_rows(place, task, name)
-        partition = {"protocol": "1", "table": f"{filled.schema}.v"}
+        table = {"protocol": "1", "table": f"{filled.schema}.v"}
+        partition = {"query": "query"} if mode == QUERY else table
         offsets[name] = until(partial(place.committed, partition, name), "the commit")
         task.stop()
         assert (task.count("bulk_jobs") > 0) == (name == "always")
@@ -149,13 +162,12 @@ def next_bulk(source: Source, spark: SparkSession, max_bytes: int = MB) -> BulkS
     return piece
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp", "timestamp+incrementing", QUERY])
 def test_slices_are_bounded_and_the_next_one_begins_where_the_last_one_ends(
     filled: Shop, spark: SparkSession, mode: str
 ) -> None:
-    stamp = "at" if "timestamp" in mode else ""
-    expected = filled.source(mode, timestamp_column_name=stamp).values()
-    source = filled.source(mode, timestamp_column_name=stamp)
+    expected = filled.source(**tracked(filled, mode)).values()
+    source = filled.source(**tracked(filled, mode))
     found: list[list[dict[str, Any]]] = []
     while (waiting := source.task.waiting_bytes(None)) is not None and len(found) < 100:
         piece = source.task.poll_bulk(spark, None, 200_000)
@@ -205,6 +217,29 @@ def test_a_table_that_is_dropped_before_executors_read_it_is_named(maria: MariaS
     maria.sql("DROP TABLE v")
     with pytest.raises(TableMissingError, match="doesn't exist"):
         read_parts(piece)
+
+
+def test_a_table_whose_rows_have_no_order_is_an_obstacle(shop: Shop, maria: MariaShop) -> None:
+    shop.sql("CREATE TABLE v (id int PRIMARY KEY, at timestamptz NOT NULL)")
+    shop.sql("CREATE TABLE child () INHERITS (v)")
+    maria.sql("CREATE TABLE v (id int, at timestamp NOT NULL, KEY (at))")
+    reason = "has no primary key that orders rows with the same timestamp"
+    for filled in (shop, maria):
+        by_time = tracked(filled, "timestamp")
+        query = {"query": f"SELECT at FROM {filled.schema}.v"}
+        for where, more in ((f"{filled.schema}.v", {"table_whitelist": "v"}), ("the query", query)):
+            task = filled.source(**by_time, **more).task
+            assert task.waiting_bytes(None) is None
+            assert task.bulk_obstacle == f"{where} {reason}"
+
+
+def test_slices_of_a_query_in_mariadb_depend_on_the_size_of_its_rows(maria: MariaShop, spark: SparkSession) -> None:
+    maria.sql("CREATE TABLE v (id int PRIMARY KEY, x longtext)")
+    maria.sql("INSERT INTO v SELECT seq, repeat('x', 10000) FROM seq_1_to_300")
+    query = "SELECT 1000 * n.seq + v.id AS id, v.x FROM v JOIN seq_1_to_2 AS n"
+    source = maria.source("incrementing", query=query, incrementing_column_name="id")
+    assert (source.task.waiting_bytes(None) or 0) > 300 * 10_000, "both tables count"
+    assert 50 < len(read_parts(next_bulk(source, spark))) < 110
 
 
 def test_a_server_without_snapshots_to_share_is_an_obstacle_and_the_tail_reads_the_rows(
@@ -280,10 +315,15 @@ def test_workers_that_are_killed_while_their_jobs_send_lose_and_double_no_row(
 ) -> None:
     fill_postgres(shop)
     fill_mariadb(maria)
+    modes = {shop: "timestamp", maria: QUERY}
     with ExitStack() as held:
         for filled in (shop, maria):
             prefix = f"{filled.schema}-"
-            config = config_of(filled, "incrementing", topic_prefix=prefix, bulk_mode="always", table_whitelist="v")
+            mode = modes[filled]
+            given = (
+                {"topic_prefix": f"{prefix}v"} if mode == QUERY else {"topic_prefix": prefix, "table_whitelist": "v"}
+            )
+            config = config_of(filled, mode, bulk_mode="always", **given)
             del config["tables"]
             # Batches of a few records, so that a job sends for seconds.
             slowly = {"producer.override.batch.size": "2000", "tasks.max": "1"}

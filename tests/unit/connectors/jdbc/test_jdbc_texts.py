@@ -31,6 +31,7 @@ USERS = TableName("public", "users", "shop")
         (Criteria(None, "id"), Position(), " WHERE id IS NOT NULL ORDER BY id"),
         (Criteria(None, "id"), Position(None, 7), " WHERE id > 7 ORDER BY id"),
         (Criteria(STAMP), Position(5), " WHERE ts > 5 AND ts < 90 ORDER BY ts"),
+        (Criteria(STAMP, ties=("k", "l")), Position(5), " WHERE ts > 5 AND ts < 90 ORDER BY ts, k, l"),
         (Criteria(STAMP, "id"), Position(5, 7), " WHERE ts >= 5 AND (ts, id) > (5, 7) AND ts < 90 ORDER BY ts, id"),
         (Criteria(STAMP, "id"), Position(), " WHERE ts IS NOT NULL AND id IS NOT NULL AND ts < 90 ORDER BY ts, id"),
         (Criteria(STAMP, "id"), Position(5), " WHERE ts > 5 AND id IS NOT NULL AND ts < 90 ORDER BY ts, id"),
