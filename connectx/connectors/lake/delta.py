@@ -27,7 +27,13 @@ from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.constraints import Constraints
 from connectx.connectors.lake.file_sizes import parts
-from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
+from connectx.connectors.lake.partitioning import (
+    Values,
+    check_partition_fields,
+    check_partitioning,
+    divided,
+    folder_of,
+)
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
     FLUSH_CONFIG,
@@ -68,6 +74,12 @@ _ENDPOINT: Final = re.compile(
 )
 """Options and variables that name a service other than those of AWS, Azure and Google."""
 
+_DIVIDING: Final = (
+    *(pa.types.is_string, pa.types.is_integer, pa.types.is_boolean),
+    *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal),
+)
+"""Types of columns whose values have the same text in each library."""
+
 _UNKNOWN_OPTION: Final = re.compile(r"Configuration key: '(\w+)' is not valid for store")
 
 
@@ -79,13 +91,6 @@ class DeltaSink(ChangingSink):
     config = ConfigDef(
         PATH_CONFIG, tables_config("${topic}"), UPSERT_CONFIG, PARTITION_CONFIG, FILE_CONFIG, FLUSH_CONFIG
     )
-
-    @classmethod
-    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """Executors write files without partitions."""
-        if cls.config.parse(config)["partition.by"]:
-            return "tables with partition.by are written by the worker"
-        return super().bulk_obstacle(config)
 
     @classmethod
     def table(cls, config: Mapping[str, str | None], name: str) -> DeltaLakeTable:
@@ -294,34 +299,38 @@ class DeltaLakeTable:
                 ) from error
         return before, before - done["numFilesRemoved"] + done["numFilesAdded"]
 
-    def staging_place(self, token: str) -> str:
-        """A folder in the table's own.
+    def staging_place(self, token: str) -> tuple[str, list[str]]:
+        """A folder in the table's own, and the columns that divide its rows.
 
         Raises:
-            NotStageableError: the table is partitioned or has constraints, or executors cannot use its storage with
-                these options.
+            NotStageableError: the table has constraints, or columns that executors cannot divide it by, or executors
+                cannot use its storage with these options.
         """
         self._check_unconstrained()
-        if self._table is not None and self._table.metadata().partition_columns:
-            raise NotStageableError(f"{self.name} is partitioned; the worker writes it.")
         try:
             store_of(self._url, self._storage)
         except LakeError as error:
             raise NotStageableError(f"Executors cannot write: {error.message} The worker writes.") from error
-        return STAGED + token
+        return STAGED + token, self._checked_partition_columns()
 
-    def stage_file(self, place: str, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
-        """Parquet files of about `file.size.bytes`."""
-        files = {f"{place}/{uuid4().hex}.parquet": part for part in parts(rows, self._file_bytes)}
-        entry = [self._put_file(path, part) for path, part in files.items()]
-        return StagedFile(tuple(files), partition, end, entry)
+    def stage_file(
+        self, place: tuple[str, list[str]], rows: pa.Table, partition: TopicPartition, end: int
+    ) -> StagedFile:
+        """Parquet files of about `file.size.bytes`, each with rows that have the same partition values."""
+        folder, columns = place
+        entry: dict[str, tuple[int, str, Values]] = {}
+        for values, mine in divided(rows, columns):
+            for part in parts(mine, self._file_bytes):
+                path = "/".join(filter(None, (folder, folder_of(values), f"{uuid4().hex}.parquet")))
+                entry[path] = (*self._put_file(path, part), values)
+        return StagedFile(tuple(entry), partition, end, list(entry.values()))
 
     def append_files(self, pending: Pending, schema: pa.Schema) -> None:
         """One commit with files and offsets on top of the snapshot.
 
         Raises:
             ConflictError: the log has another commit that this one cannot follow.
-            NotStageableError: the table has got constraints or wider types since.
+            NotStageableError: the table has got constraints, wider types or other partitions since.
         """
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
@@ -331,12 +340,13 @@ class DeltaLakeTable:
         self._check_unconstrained()
         if pending.schema is not None and widens(pending.schema, schema):
             raise NotStageableError(f"{self.name} has wider columns than the staged files.")
-        now_ms = time.time_ns() // 1_000_000
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(path, size_bytes, {}, now_ms, True, statistics)
-            for file in pending.files
-            for path, (size_bytes, statistics) in zip(file.paths, file.entry, strict=True)
-        ]
+        now_ms, columns = time.time_ns() // 1_000_000, self._table.metadata().partition_columns
+        actions: list[AddAction | RemoveAction] = []
+        for file in pending.files:
+            for path, (size_bytes, statistics, values) in zip(file.paths, file.entry, strict=True):
+                if list(values) != columns:
+                    raise NotStageableError(f"{self.name} has other partitions than the staged files.")
+                actions.append(AddAction(path, size_bytes, dict(values), now_ms, True, statistics))
         with self._errors():
             try:
                 self._table.create_write_transaction(
@@ -450,6 +460,18 @@ class DeltaLakeTable:
         constraints = None if self._table is None else Constraints.of(self._table)
         if constraints is not None and constraints.any:
             raise NotStageableError(f"{self.name} has constraints: {constraints}. Only the worker checks them.")
+
+    def _checked_partition_columns(self) -> list[str]:
+        """The columns that the table is partitioned by, of types that all readers find in their texts."""
+        columns, schema = [] if self._table is None else self._table.metadata().partition_columns, self.schema
+        for name in columns:
+            assert schema is not None, "there is a table"
+            kind = schema.field(name).type
+            if len(columns) == len(schema) or not any(is_known(kind) for is_known in _DIVIDING):
+                raise NotStageableError(
+                    f"{self.name} is partitioned by {name} of type {kind}. Only the worker writes it."
+                )
+        return columns
 
     def _app_id(self, partition: TopicPartition) -> str:
         return f"connectx/{self._group_id}/{partition.topic}/{partition.partition}"

@@ -8,20 +8,24 @@ Last the files are moved to their places. A task that finds a link of another on
 from __future__ import annotations
 
 import base64
-import datetime
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow as pa
 
 from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.parquet_table import SUFFIX, ParquetTable, partition_of
-from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
+from connectx.connectors.lake.partitioning import (
+    check_partition_fields,
+    check_partitioning,
+    divided,
+    folder_of,
+    values_in,
+    with_values,
+)
 from connectx.connectors.lake.staging import StagedFile
 from connectx.connectors.lake.task import Pending, compare
 from connectx.errors import LakeError
@@ -35,8 +39,6 @@ LINKS: Final = "_connectx"
 """Folder of the links in that of a table; readers pass over names that begin so."""
 
 _LINK: Final = ".json"
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")  # as Spark does
 
 
 class PartitionedParquetTable(ParquetTable):
@@ -86,9 +88,9 @@ class PartitionedParquetTable(ParquetTable):
 
         paths, folders = [], []
         with self._errors():
-            for folder, part in _divided(rows, self._partition_by):
+            for values, part in divided(rows, self._partition_by):
                 paths.append(f"{place}/{uuid4().hex}{SUFFIX}")
-                folders.append(folder)
+                folders.append(folder_of(values))
                 put(self._store, paths[-1], self._file(part, end))
         return StagedFile(tuple(paths), partition, end, (folders, rows.schema))
 
@@ -127,7 +129,9 @@ class PartitionedParquetTable(ParquetTable):
     def read(self) -> Iterator[pa.Table]:
         """The rows of all files, with the columns that their directories name."""
         for path, rows in self._rows():
-            yield self._with_values(rows, path)
+            assert self._schema is not None, "there are files"
+            folder = path.removeprefix(f"{self._folder}/").rpartition("/")[0]
+            yield with_values(rows, values_in(folder), self._schema)
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
@@ -186,45 +190,6 @@ class PartitionedParquetTable(ParquetTable):
                 next_step="Correct partition.by, and restart the task.",
             )
 
-    def _with_values(self, rows: pa.Table, path: str) -> pa.Table:
-        schema = self._schema
-        assert schema is not None, "there are files"
-        for folder in path.removeprefix(f"{self._folder}/").split("/")[:-1]:
-            name, _, text = folder.partition("=")
-            field = schema.field(unquote(name))
-            value = pa.scalar(None if text == _NULL else unquote(text), pa.string()).cast(field.type)
-            rows = rows.append_column(field, pa.repeat(value, rows.num_rows))
-        return rows.select([name for name in schema.names if name in rows.column_names])
-
 
 def _is_day(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind))
-
-
-def _divided(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """A directory, and its rows in their order without the columns that it names."""
-    texts = {name: _texts(rows[name].combine_chunks()) for name in names}
-    numbers = pa.array(range(rows.num_rows), pa.int64())
-    groups = pa.table({**texts, "rows": numbers}).group_by(list(names), use_threads=False).aggregate([("rows", "list")])
-    kept = rows.drop_columns(list(names))
-    for group in groups.to_pylist():
-        folder = "/".join(f"{_escaped(name)}={group[name]}" for name in names)
-        yield folder, kept.take(pa.array(group["rows_list"], pa.int64()))
-
-
-def _texts(values: pa.Array) -> pa.Array:
-    found = values.dictionary_encode(null_encoding="encode")
-    return pa.array([_text(value) for value in found.dictionary.to_pylist()], pa.string()).take(found.indices)
-
-
-def _text(value: Any) -> str:
-    """A value in the name of a directory. An empty text has no separate name there: it becomes null."""
-    if value is None or value == "":
-        return _NULL
-    if isinstance(value, bool):
-        return str(value).lower()
-    return _escaped(value.isoformat() if isinstance(value, datetime.date) else str(value))
-
-
-def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.errors import LakeError, LakeStorageError, LakeUnavailableError
+from connectx.plugins.api import NotStageableError
 from tests.support.lake import Lake, batch, delta_files, partition, rows, write
 
 P0, P1 = partition(0), partition(1)
@@ -28,7 +33,7 @@ def table(tmp_path: Path) -> str:
     return str(tmp_path / "rows")
 
 
-def last_commit(table: str) -> list[dict[str, object]]:
+def last_commit(table: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in max(Path(table, "_delta_log").glob("*.json")).read_text().splitlines()]
 
 
@@ -36,7 +41,7 @@ def test_one_commit_has_the_rows_and_the_offset_of_each_partition(lake: Lake, ta
     write(lake.opened(P0, P1), batch(3, rows(1, 2), end=9), batch(0, rows(3), place=P1))
     actions = last_commit(table)
     ids = {"connectx/connect-lake/rows/0": 9, "connectx/connect-lake/rows/1": 1}
-    assert {one["txn"]["appId"]: one["txn"]["version"] for one in actions if "txn" in one} == ids  # type: ignore[index]
+    assert {one["txn"]["appId"]: one["txn"]["version"] for one in actions if "txn" in one} == ids
     assert sum("add" in one for one in actions) == 1
 
 
@@ -93,6 +98,71 @@ def test_files_are_divided_by_the_partition_columns(lake: Lake, table: str) -> N
     task = lake.opened(P0, partition_by="name")
     write(task, batch(0, rows(1, 2)), batch(2, rows(3)))
     assert sorted(path.name for path in Path(table).glob("name=*")) == ["name=row%201", "name=row%202", "name=row%203"]
+
+
+DIVIDING = pa.struct([
+    ("text", pa.string()), ("flag", pa.bool_()), ("number", pa.int64()), ("day", pa.date32()),
+    ("at", pa.timestamp("us", "UTC")), ("local", pa.timestamp("us")), ("price", pa.decimal128(9, 2)),
+])  # fmt: skip
+TIME = datetime(2026, 1, 2, 3, 4, 5, 678901)
+VALUES: Sequence[Sequence[Any]] = [
+    ("a/b", True, -7, date(2026, 1, 2), TIME.replace(tzinfo=UTC), TIME, Decimal("1.50")),
+    ("\u00dc %=x", False, 0, date(1, 1, 1), TIME.replace(tzinfo=UTC, microsecond=0), TIME.min, Decimal(-12)),
+    ("", None, None, None, None, None, None),
+]
+
+
+def test_executors_divide_files_by_the_same_texts_as_the_worker_and_both_are_merged(lake: Lake, table: str) -> None:
+    kind = pa.struct([*DIVIDING, ("id", pa.int64())])
+    given = [dict(zip(DIVIDING.names, values, strict=True)) | {"id": at} for at, values in enumerate(VALUES)]
+    task = lake.opened(P0, partition_by=",".join(DIVIDING.names))
+    write(task, batch(0, given, kind))
+    by_worker = partition_values(table)
+    plan = task.plan("job", "rows")
+    task.commit("job", {P0: (3, 6)}, [*lake.task().stage(plan, "job", iter([batch(3, given, kind)]))])
+    assert partition_values(table) == by_worker
+    assert by_worker[0]["price"] == "1.50"
+    staged = [Path(path).relative_to(table) for path in delta_files(Path(table)) if "connectx-job" in path]
+    assert "text=__HIVE_DEFAULT_PARTITION__" in {path.parts[1] for path in staged}
+    assert all(pq.read_schema(Path(table, path)).names == ["id"] for path in staged)
+    wanted = [{**row, "text": row["text"] or None} for row in given for _ in range(2)]
+    assert found(table) == wanted
+    assert DeltaSink.compact(lake.task().settings, "rows").files_after == 3
+    assert found(table) == wanted
+
+
+def test_files_from_before_a_table_got_other_partitions_are_left_to_the_worker(lake: Lake, table: str) -> None:
+    task = lake.opened(P0)
+    write(task, batch(0, rows(1)))
+    messages = [*lake.task().stage(task.plan("job", "rows"), "job", iter([batch(1, rows(2))]))]
+    again = DeltaTable(table).to_pyarrow_table()
+    write_deltalake(table, again, mode="overwrite", schema_mode="overwrite", partition_by=["name"])
+    task.open([P0])
+    with pytest.raises(NotStageableError, match="other partitions than the staged files"):
+        task.commit("job", {P0: (1, 2)}, messages)
+
+
+def found(table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = DeltaTable(table).to_pyarrow_table().sort_by("id").to_pylist()
+    return rows
+
+
+def partition_values(table: str) -> list[dict[str, str | None]]:
+    """Those of the last commit; readers find null in an empty text."""
+    added = [action["add"] for action in last_commit(table) if "add" in action]
+    values = [{name: text or None for name, text in add["partitionValues"].items()} for add in added]
+    return sorted(values, key=lambda each: str(each["number"]))
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.binary()])
+def test_the_worker_writes_tables_that_are_divided_by_values_without_a_common_text(
+    lake: Lake, kind: pa.DataType
+) -> None:
+    value = 0.5 if kind == pa.float64() else b"a"
+    task = lake.opened(P0, partition_by="by")
+    write(task, batch(0, [{"id": 1, "by": value}], pa.struct([("id", pa.int64()), ("by", kind)])))
+    with pytest.raises(NotStageableError, match="partitioned by by of type"):
+        task.plan("job", "rows")
 
 
 def test_a_partition_column_that_the_records_lack_is_refused(lake: Lake) -> None:

@@ -18,7 +18,7 @@ from tests.support.lake import Lake, batch, partition, write
 from tests.unit.connectors.lake.conftest import FORMATS, Files, Tables
 
 P0, MIB = partition(), 1 << 20
-ROW: Final = pa.struct([("id", pa.int64()), ("random", pa.binary()), ("same", pa.string())])
+ROW: Final = pa.struct([("id", pa.int64()), ("random", pa.binary()), ("same", pa.string()), ("kind", pa.string())])
 UPSERT: Final[dict[str, Any]] = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
 SIZE: Final[dict[str, Any]] = {"file_size_bytes": str(MIB)}
 Put = Callable[[Lake, SinkBatch], None]
@@ -27,7 +27,8 @@ Put = Callable[[Lake, SinkBatch], None]
 def values(mib: int, first: int = 0) -> SinkBatch:
     """Rows that fill files of so many MiB, and several times that in memory."""
     numbers, made = range(first, first + mib * 8192), random.Random(first)
-    return batch(first, [{"id": at, "random": made.randbytes(128), "same": "x" * 500} for at in numbers], ROW)
+    rows = [{"id": at, "random": made.randbytes(128), "same": "x" * 500, "kind": "k"} for at in numbers]
+    return batch(first, rows, ROW)
 
 
 def in_tail(lake: Lake, rows: SinkBatch) -> None:
@@ -38,11 +39,15 @@ def upserted(lake: Lake, rows: SinkBatch) -> None:
     write(lake.opened(P0, **SIZE, **UPSERT), rows)
 
 
-def in_bulk(lake: Lake, rows: SinkBatch) -> None:
-    write(lake.opened(P0), batch(0, [{"id": -1, "random": b"", "same": ""}], ROW, end=0))
+def in_bulk(lake: Lake, rows: SinkBatch, **settings: str) -> None:
+    write(lake.opened(P0, **settings), batch(0, [{"id": -1, "random": b"", "same": "", "kind": ""}], ROW, end=0))
     task = lake.opened(P0, **SIZE)
     messages = lake.task(**SIZE).stage(task.plan("token", "rows"), "token", iter([rows]))
     task.commit("token", rows.ranges, [*messages])
+
+
+def divided_in_bulk(lake: Lake, rows: SinkBatch) -> None:
+    in_bulk(lake, rows, partition_by="kind")
 
 
 def sizes(files: Files) -> list[int]:
@@ -56,7 +61,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Lake, Files]:
 
 @pytest.mark.parametrize(
     ("made", "put"),
-    [("delta", in_tail), ("delta", in_bulk), ("iceberg", in_tail), ("iceberg", upserted), ("iceberg", in_bulk)],
+    [("delta", in_tail), ("delta", divided_in_bulk), ("iceberg", in_tail), ("iceberg", upserted), ("iceberg", in_bulk)],
     indirect=["made"],
 )
 def test_rows_are_divided_into_files_of_the_wanted_size(made: tuple[Lake, Files], put: Put) -> None:

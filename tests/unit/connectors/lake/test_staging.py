@@ -16,8 +16,8 @@ from connectx.connectors.lake.parquet import ParquetSink
 from connectx.errors import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
-from tests.support.lake import Context, Lake, batch, partition, rows, write
-from tests.unit.connectors.lake.conftest import Tables
+from tests.support.lake import Context, Lake, batch, delta_files, partition, rows, write
+from tests.unit.connectors.lake.conftest import FORMATS, Tables
 
 pytestmark = pytest.mark.rule("always.8")
 
@@ -36,6 +36,15 @@ def stage(lake: Lake, task: Any, token: str, *batches: SinkBatch, **settings: An
 
 def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*.parquet")}
+
+
+@pytest.fixture(params=[*FORMATS, "delta by id"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Lake, Tables]:
+    if request.param != "delta by id":
+        lake, files = FORMATS[request.param](tmp_path)
+        return lake, Tables(files)
+    settings = {"path": str(tmp_path), "partition.by": "id"}
+    return Lake(DeltaSink.Task, settings), Tables(lambda table: delta_files(tmp_path / table))
 
 
 @pytest.fixture
@@ -164,6 +173,6 @@ def test_configurations_that_only_the_worker_can_write_are_named() -> None:
     upsert = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
     assert DeltaSink.bulk_obstacle({"path": "/lake"}) is None
     assert "upserts" in (DeltaSink.bulk_obstacle({"path": "/lake", **upsert}) or "")
-    assert "partition.by" in (DeltaSink.bulk_obstacle({"path": "/lake", "partition.by": "day"}) or "")
+    assert DeltaSink.bulk_obstacle({"path": "/lake", "partition.by": "day"}) is None
     assert IcebergSink.bulk_obstacle({"iceberg.catalog": "c", "partition.by": "day"}) is None
     assert ParquetSink.bulk_obstacle({"path": "/lake"}) is None

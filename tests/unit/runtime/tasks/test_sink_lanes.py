@@ -524,10 +524,11 @@ def test_both_lanes_write_tables_alike(run: Callable[..., Lane], kind: str, case
     same(run, kind, case)
 
 
-def test_both_lanes_write_directories_by_values_alike(run: Callable[..., Lane]) -> None:
+@pytest.mark.parametrize("kind", ["DeltaSink", "ParquetSink"])
+def test_both_lanes_write_directories_by_values_alike(run: Callable[..., Lane], kind: str) -> None:
     config, first, values = CASES["json"]
     log = log_of(first, values, random.Random("directories"))
-    tail, by_bulk = (run(name, "ParquetSink", {**config, "partition.by": "on"}, log, 7) for name in ("tail", "bulk"))
+    tail, by_bulk = (run(name, kind, {**config, "partition.by": "on"}, log, 7) for name in ("tail", "bulk"))
     assert by_bulk.staged > RECORDS
     assert by_bulk.results() == tail.results()
 
