@@ -108,7 +108,7 @@ class DirectorySource(SourceConnector):
             group=_CLEANUP,
             validator=one_of("none", "delete", "move", "mark"),
             doc="What happens to a file whose rows are all committed: delete it, move it to cleanup.dir, or mark it "
-            f"with the suffix {MARK}.",
+            f"with the suffix {MARK}. No file is overwritten: if the name is taken, it gets a number.",
         )
         .define("cleanup.dir", str, None, group=_CLEANUP, doc="Directory that finished files are moved to.")
         .define(

@@ -11,11 +11,14 @@ import logging
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import count, takewhile
 from typing import Any, Final
 
+from connectx.connectors.files.readers import COMPRESSIONS
 from connectx.errors import SourceDirectoryMissingError, SourceFileUnreadableError
 from connectx.model.source_offsets import SourceOffset
 
@@ -102,7 +105,8 @@ class Folder:
 
     def place_of(self, path: str, offset: SourceOffset) -> str | None:
         """Where the file of a source offset is by now; None if it is gone."""
-        places = [path, f"{path}{MARK}", *(self._target(path, folder) for folder in self._folders())]
+        targets = [f"{path}{MARK}", *(self._target(path, folder) for folder in self._folders())]
+        places = [path, *(place for target in targets for place in _taken(target))]
         return next((place for place in places if self._is_at(place, offset)), None)
 
     def exists(self, path: str) -> bool:
@@ -126,20 +130,19 @@ class Folder:
         if self.cleanup == "none" or not self._is_at(path, offset):
             return
         if self.cleanup == "move":
-            self._move(path, str(self.cleanup_dir))
-            return
-        try:
-            if self.cleanup == "delete":
+            self._move(path, self._target(path, str(self.cleanup_dir)))
+        elif self.cleanup == "mark":
+            self._move(path, f"{path}{MARK}")
+        else:
+            try:
                 os.remove(path)
-            else:
-                os.replace(path, f"{path}{MARK}")
-        except OSError as error:
-            log.warning("%s cannot %s the finished file %s: %s", self.shown, self.cleanup, path, error)
+            except OSError as error:
+                log.warning("%s cannot delete the finished file %s: %s", self.shown, path, error)
 
     def reject(self, path: str, offset: SourceOffset) -> None:
         """Move a file away that cannot be parsed, unless another one has taken its name."""
         if self._is_at(path, offset):
-            self._move(path, str(self.error_dir))
+            self._move(path, self._target(path, str(self.error_dir)))
 
     def _is_at(self, path: str, offset: SourceOffset) -> bool:
         return os.path.exists(path) and self.file(path).is_that_of(offset)
@@ -173,10 +176,43 @@ class Folder:
         name = os.path.basename(path) if glob.has_magic(self.path) else os.path.relpath(path, self.path)
         return os.path.join(os.path.abspath(folder), name)
 
-    def _move(self, path: str, folder: str) -> None:
-        target = self._target(path, folder)
+    def _move(self, path: str, target: str) -> None:
+        """Move a file, and never overwrite one: if the name is taken, it gets a number."""
+        reserved = None
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.move(path, target)
+            reserved = _reserve(target)
+            shutil.move(path, reserved)
         except OSError as error:
-            log.warning("%s cannot move the file %s to %s: %s", self.shown, path, folder, error)
+            if reserved is not None and os.path.exists(path):
+                with suppress(OSError):
+                    os.remove(reserved)
+            log.warning("%s cannot move the file %s to %s: %s", self.shown, path, target, error)
+            return
+        if reserved != target:
+            log.info("%s has moved the file %s to %s, because %s exists", self.shown, path, reserved, target)
+
+
+def _names(target: str) -> Iterator[str]:
+    """A name, and then the same with a number before the suffix."""
+    yield target
+    stem, suffix = os.path.splitext(target)
+    if suffix in COMPRESSIONS:
+        stem, inner = os.path.splitext(stem)
+        suffix = f"{inner}{suffix}"
+    yield from (f"{stem}.{number}{suffix}" for number in count(1))
+
+
+def _reserve(target: str) -> str:
+    """Create an empty file with the first free name, so that no other task or connector chooses it, too."""
+    names = _names(target)
+    while True:
+        name = next(names)
+        with suppress(FileExistsError):
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL))
+            return name
+
+
+def _taken(target: str) -> Iterator[str]:
+    """The files that were moved to a name or to numbers of it."""
+    return takewhile(os.path.exists, _names(target))

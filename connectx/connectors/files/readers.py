@@ -36,7 +36,7 @@ _CORRUPT: Final = "_corrupt_record"
 _EXTRA: Final = "_extra_values"
 _GUESSES: Final = (pa.int64(), pa.float64(), pa.timestamp("us", "UTC"), pa.bool_())
 
-_COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _CONTENT: Final = (OSError, EOFError, ValueError, csv.Error, pa.ArrowException, *ARCHIVE_ERRORS)
 
 Row = Mapping[str, Any]
@@ -279,7 +279,7 @@ def is_about_content(error: SourceFileError) -> bool:
 
 def is_compressed(path: str) -> bool:
     """Whether the name of a file is that of an archive or of a compressed file."""
-    return is_archive(path) or os.path.splitext(path)[1] in _COMPRESSIONS
+    return is_archive(path) or os.path.splitext(path)[1] in COMPRESSIONS
 
 
 def _text(file: Readable, name: str) -> io.TextIOWrapper:
@@ -294,7 +294,7 @@ def _text_range(path: str, part: TextRange) -> io.TextIOWrapper:
 
 def _stream(file: Readable, name: str) -> pa.NativeFile:
     """Bytes of a file, decompressed by the ending of its name."""
-    return pa.input_stream(file, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
+    return pa.input_stream(file, compression=COMPRESSIONS.get(os.path.splitext(name)[1]))
 
 
 def _parquet(file: Readable, rows: int, groups: range | None = None) -> Iterator[pa.Table]:

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
 import tarfile
 import zipfile
@@ -265,6 +266,54 @@ def test_files_of_offsets_without_a_time_of_change_are_cleaned_up_by_their_size(
         source.context.remember_offset({"filename": str(path)}, offset)
     source.restart()
     assert (source.values(), path.exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "name", "taken"),
+    [
+        ("move", "a.csv.gz", ["done/a.csv.gz", "done/a.1.csv.gz", "done/a.2.csv.gz"]),
+        ("mark", "a.csv", ["in/a.csv.finished", "in/a.csv.1.finished", "in/a.csv.2.finished"]),
+        ("none", "a.csv.gz", ["bad/a.csv.gz", "bad/a.1.csv.gz", "bad/a.2.csv.gz"]),
+    ],
+)
+def test_a_file_is_never_moved_over_another_one_and_is_found_under_its_number(
+    tmp_path: Path, cleanup: str, name: str, taken: list[str]
+) -> None:
+    first, second, third = (tmp_path / one for one in taken)
+    write(first, b"of another connector", age=5)
+    second.mkdir()
+    is_rejected = cleanup == "none"
+    text = b"id\n1\n2\n" if name.endswith(".csv") else gzip.compress(b"id\n1\n2\n")
+    content = text[:-9] if is_rejected else text
+    path = write(tmp_path / "in" / name, content)
+    error_dir = str(tmp_path / "bad") if is_rejected else ""
+    source = Source(tmp_path / "in", "csv", cleanup=cleanup, cleanup_dir=str(tmp_path / "done"), error_dir=error_dir)
+    pieces = list(source.slices())
+    source.committed(*pieces)
+    assert (path.exists(), first.read_bytes(), third.read_bytes()) == (False, b"of another connector", content)
+    again = source.task.reread_partition(NO_SPARK, {"filename": str(path)}, None, pieces[-1].offset)
+    assert again is not None
+    assert [row["id"] for piece in again for row in values_of(piece)] == ([] if is_rejected else [1, 2])
+
+
+def test_files_of_two_folders_with_one_name_are_both_kept(tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        write(tmp_path / folder / "a.json", lines([{"id": folder}]))
+    source = Source(tmp_path / "*" / "*.json", "json", cleanup="move", cleanup_dir=str(tmp_path / "done"))
+    source.committed(*source.slices())
+    kept = {name: json.loads((tmp_path / "done" / name).read_text())["id"] for name in ("a.json", "a.1.json")}
+    assert kept == {"a.json": "x", "a.1.json": "y"}
+
+
+def test_a_file_that_cannot_be_moved_stays_and_leaves_no_empty_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "in" / "a.json", lines(ROWS))
+    source = Source(tmp_path / "in", "json", cleanup="move", cleanup_dir=str(tmp_path / "done"))
+    monkeypatch.setattr("shutil.move", lambda path, to: os.rename(f"{path}.gone", to))
+    source.committed(*source.slices())
+    assert (path.exists(), list((tmp_path / "done").iterdir())) == (True, [])
+    assert "cannot move the file" in caplog.text
 
 
 def test_files_can_be_moved_only_to_a_directory() -> None:
