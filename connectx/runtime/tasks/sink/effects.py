@@ -22,6 +22,7 @@ from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
+from connectx.runtime.tasks.services import WorkerGone
 from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
 from connectx.runtime.tasks.sink.context import SinkContext
 from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
@@ -143,16 +144,19 @@ class SinkWorld:
 
     def release(self) -> None:
         """Close consumer, plugin and Spark session as they are. Only the session is left after an orderly end."""
-        self._consumer.abandon()
-        if self._dead_letters is not None:
-            self._dead_letters.abandon()
-        if self._started:
-            self._started = False
-            try:
+        try:
+            self._consumer.abandon()
+            if self._dead_letters is not None:
+                self._dead_letters.abandon()
+            if self._started:
+                self._started = False
                 self._plugin.abandon()
-            except Exception as error:
-                log.warning("%s: abandon() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
-        self._spark.release()
+        except WorkerGone:
+            log.debug("%s: abandon() waited for its worker", self._setup.task)
+        except Exception as error:
+            log.warning("%s: abandon() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+        finally:
+            self._spark.release()
 
     def metrics(self) -> Mapping[str, object]:
         """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None),

@@ -72,6 +72,7 @@ from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
+from connectx.runtime.tasks.services import WorkerGone
 from connectx.runtime.tasks.source.bulk import SourceBulk
 from connectx.runtime.tasks.source.context import SourceContext
 from connectx.runtime.tasks.source.polling import SourcePoller, topics_of
@@ -234,11 +235,15 @@ class SourceWorld:
 
     def release(self) -> None:
         """Close producers, plugin and Spark session as they are. Only the session is left after an orderly end."""
-        self._producer.abandon()
-        self._copier.abandon()
-        if self._started:
-            self._end_plugin("abandon", self._setup.plugin.abandon)
-        self._spark.release()
+        try:
+            self._producer.abandon()
+            self._copier.abandon()
+            if self._started:
+                self._end_plugin("abandon", self._setup.plugin.abandon)
+        except WorkerGone:
+            log.debug("%s: abandon() waited for its worker", self._setup.task)
+        finally:
+            self._spark.release()
 
     # ------------------------------------------------------------------------------------------------ the plugin
 
