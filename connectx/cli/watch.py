@@ -1,16 +1,17 @@
-"""`connectx watch`: show workers, connectors with rates and lag, and new events until it is interrupted."""
+"""`connectx watch`: show workers, connectors with rates, lag and lanes, and new events until it is interrupted."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from connectx.api.lanes import read_lanes
 from connectx.api.movement import Movement
 from connectx.cli.clusters import status
 from connectx.cli.common import At, rich_table, wrapped
@@ -32,7 +33,7 @@ def watch(
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between updates.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit, for scripts.")] = False,
 ) -> None:
-    """Show workers, connectors with rates and lag, and new events, until Ctrl-C.
+    """Show workers, connectors with rates, lag and lanes, and new events, until Ctrl-C.
 
     Rates of sources and lag of sinks need --bootstrap-servers or --worker-config.
     """
@@ -115,10 +116,11 @@ class Watch:
             return [{"connector": error.message}]
         statuses = {name: one["status"] for name, one in shown.items() if one.get("status")}
         moving = self._movements.read({name: str(one.get("type", "")) for name, one in statuses.items()})
-        rows = [self._connector(name, statuses[name], moving[name]) for name in sorted(statuses)]
+        lanes = read_lanes(self._cluster._client, [worker.url for worker in self._cluster.workers])
+        rows = [self._connector(name, statuses[name], moving[name], lanes) for name in sorted(statuses)]
         return rows or [{"connector": "none"}]
 
-    def _connector(self, name: str, status: dict[str, Any], movement: Movement) -> Row:
+    def _connector(self, name: str, status: dict[str, Any], movement: Movement, lanes: Mapping[str, str]) -> Row:
         own, *states = (self._state(part) for part in (status["connector"], *status["tasks"]))
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         return {
@@ -127,6 +129,7 @@ class Watch:
             "tasks": counts or "none",
             "records/s": None if movement.rate is None else f"{movement.rate:,.0f}",
             "lag": None if movement.lag is None else f"{movement.lag:,}",
+            **({"lane": lanes.get(name)} if lanes else {}),
         }
 
     def _state(self, part: dict[str, Any]) -> str:

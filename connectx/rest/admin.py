@@ -13,12 +13,12 @@ from starlette.responses import JSONResponse, Response
 
 from connectx.core import verbs
 from connectx.rest import bodies
+from connectx.rest.exchange import PROMETHEUS
 from connectx.rest.request_handler import RequestHandler, in_path
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _STARTING = "Worker is still starting up."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AdminResources:
@@ -52,7 +52,7 @@ class AdminResources:
         listed = await self._handler.body_of(verbs.ListConnectors(("info", "status")))
         connectors = listed if isinstance(listed, dict) else {}  # a worker that starts or ends refuses to answer
         text = await self._handler.blocking(self._services.metrics, connectors)
-        return Response(text, headers={"content-type": _PROMETHEUS})
+        return Response(text, headers={"content-type": PROMETHEUS})
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""

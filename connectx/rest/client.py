@@ -83,9 +83,9 @@ class RestClient(Shown):
         """The same client, one that tries nothing again: for text forms. Shares the connections."""
         return RestClient(self._urls, retry_s=0, http=self._http, answer_s=self._answer_s)
 
-    def of(self, url: str) -> RestClient:
+    def of(self, url: str, *, answer_s: float | None = None) -> RestClient:
         """A client that asks one worker alone, once. Shares the connections."""
-        return RestClient([url], retry_s=0, http=self._http, answer_s=self._answer_s)
+        return RestClient([url], retry_s=0, http=self._http, answer_s=answer_s or self._answer_s)
 
     def close(self) -> None:
         """Close the connections."""
@@ -231,6 +231,10 @@ class RestClient(Shown):
     def root(self) -> dict[str, Any]:
         """Version, commit and Kafka cluster id of a worker."""
         return _map(self._call("GET", "/"))
+
+    def metrics(self) -> str:
+        """Metrics of a worker of connectx in Prometheus's text format. Kafka Connect has no such path."""
+        return str(self._call("GET", "/metrics"))
 
     # ------------------------------------------------------------------------------------------------------- calls
 

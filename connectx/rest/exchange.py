@@ -1,4 +1,4 @@
-"""One HTTP request to a worker: the JSON of a successful response, or a typed error.
+"""One HTTP request to a worker: what a successful response has, or a typed error.
 
 Decides which error a status and message mean; never whether to retry. Never logs a request or a body.
 """
@@ -26,6 +26,9 @@ from connectx.rest.tls import client_context
 
 CONNECT_S = 5.0
 """Limit of connecting; loopback and networks of one site take milliseconds."""
+
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Content type of metrics."""
 
 _LOG_IN: Final = (
     "Give a login of its rest.auth.basic.file or rest.auth.bearer.file: "
@@ -74,7 +77,7 @@ def exchange(
     timeout_s: float,
     extensions: dict[str, Any] | None = None,
 ) -> Any:
-    """One request: the JSON of a success, None when it has no body."""
+    """One request: the JSON of a success, the text of metrics, None when it has no body."""
     sent = {**headers, "accept": "application/json"}
     if content is not None:
         sent["content-type"] = "application/json"
@@ -91,6 +94,8 @@ def exchange(
 
 
 def _parsed(answer: httpx.Response) -> Any:
+    if answer.headers.get("content-type", "").startswith(PROMETHEUS):
+        return answer.text
     try:
         return answer.json()
     except ValueError as error:

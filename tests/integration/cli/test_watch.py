@@ -1,4 +1,4 @@
-"""`connectx watch` on real workers: rates and lag of their connectors, a worker that goes, and the story of it."""
+"""`connectx watch` on real workers: rates, lag and lanes of connectors, a worker that goes, and the story of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_watch_shows_rates_lag_a_worker_that_goes_and_what_happened(
             return re.search(r"^lines-in +RUNNING +1 RUNNING +[1-9]\d*", watch.text(), re.MULTILINE)
 
         until(moving, "a rate of the source")
-        settled = r"^lines-out +RUNNING +1 RUNNING +\d+ +0$"
+        settled = r"^lines-out +RUNNING +1 RUNNING +\d+ +0 +tail$"
         until(lambda: re.search(settled, watch.text(), re.MULTILINE), "a sink that is not behind")
 
         gone = other.rpartition("/")[2]
