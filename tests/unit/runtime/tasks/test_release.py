@@ -62,7 +62,7 @@ def test_the_session_of_a_task_is_released_when_its_plugin_finds_the_worker_gone
     order = PrepareTask(TaskId("c", 0), 1, given, given, TargetState.STARTED, generation=1, exactly_once=True)
     config = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))
     task = Task(runner, order, Plugins(), sessions, NoOffsets(), config)
-    _, world, _ = task.runner.set_up()
+    world: Any = task.runner.set_up()[1]
     world.carry_out(starts)
     session = world._spark._session = object()
     world.release()
