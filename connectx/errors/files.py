@@ -16,10 +16,10 @@ class SourceFileMissingError(SourceFileError):
 
     code = "source_file_missing"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, setting: str = "file") -> None:
         super().__init__(
-            f"The file {path} of the setting `file` does not exist.",
-            next_step="Create it or correct `file`, then restart the task; its position is kept.",
+            f"The file {path} of the setting `{setting}` does not exist.",
+            next_step=f"Create it or correct `{setting}`, then restart the task; its position is kept.",
         )
 
 
@@ -28,10 +28,10 @@ class SourceDirectoryMissingError(SourceFileError):
 
     code = "source_directory_missing"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, setting: str = "path") -> None:
         super().__init__(
-            f"The directory {path} of the setting `path` does not exist.",
-            next_step="Create it or correct `path`, then restart the task; its positions are kept.",
+            f"The directory {path} of the setting `{setting}` does not exist.",
+            next_step=f"Create it or correct `{setting}`, then restart the task; its positions are kept.",
         )
 
 

@@ -6,13 +6,13 @@ slice. The upper bound of a backlog is asked for before its rows are read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import JdbcDriverError, OffsetColumnError, SparkFormatError
+from connectx.connectors.spark_source.reading import load
+from connectx.errors import OffsetColumnError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ _SAMPLE: Final = 2_000
 _VALUE_BYTES: Final = 16
 """Estimated size of a value until rows were read."""
 _MARK: Final = "__offset_"
-_UNKNOWN: Final = "DATA_SOURCE_NOT_FOUND"
-_NO_DRIVER: Final = re.compile("No suitable driver|ClassNotFoundException")
 _SOURCE_OPTIONS: Final = ("path", "dbtable", "query", "table")
 """Options that name what is read, in the formats of Spark."""
 
@@ -236,16 +234,8 @@ class ColumnReader:
             JdbcDriverError: it has no driver for the database.
             OffsetColumnError: a column is missing or has no order.
         """
-        reader = spark.read.format(self._format).options(**self._options)
-        try:
-            frame = (reader if self._schema is None else reader.schema(self._schema)).load()
-            types = {field.name: field.dataType for field in frame.schema}
-        except Exception as error:
-            if _UNKNOWN in str(error):
-                raise SparkFormatError(self._format) from error
-            if self._format == "jdbc" and _NO_DRIVER.search(str(error)):
-                raise JdbcDriverError from error
-            raise
+        frame, schema = load(spark, self._format, self._options, self._schema)
+        types = {field.name: field.dataType for field in schema}
         self._kinds = {name: self._kind(name, types.get(name)) for name in self._columns}
         return frame
 

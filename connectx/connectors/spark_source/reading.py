@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from connectx.errors import JdbcDriverError, SparkFormatError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FORMAT_OPTIONS: Final = "format.options."
 """Prefix of settings that are options of the format, as with SparkSink."""
+_UNKNOWN: Final = "DATA_SOURCE_NOT_FOUND"
+_NO_DRIVER: Final = re.compile("No suitable driver|ClassNotFoundException")
 
 
 class Reader(Protocol):
@@ -37,3 +42,24 @@ class Reader(Protocol):
         self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
     ) -> Iterator[tuple[pa.Table, SourceOffset]]:
         """Rows between two offsets, again; `end` None: up to what there is now."""
+
+
+def load(
+    spark: SparkSession, name: str, options: Mapping[str, str], schema: str | None, path: str | None = None
+) -> tuple[DataFrame, StructType]:
+    """The rows of a format as they are now, and their columns.
+
+    Raises:
+        SparkFormatError: Spark does not know the format.
+        JdbcDriverError: it has no driver for the database.
+    """
+    reader = spark.read.format(name).options(**options)
+    try:
+        frame = (reader if schema is None else reader.schema(schema)).load(path)
+        return frame, frame.schema  # Spark Connect reports errors with the columns
+    except Exception as error:
+        if _UNKNOWN in str(error):
+            raise SparkFormatError(name) from error
+        if name == "jdbc" and _NO_DRIVER.search(str(error)):
+            raise JdbcDriverError from error
+        raise

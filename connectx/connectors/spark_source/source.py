@@ -1,7 +1,7 @@
 """SparkSource: rows that are added to anything that Spark reads in batches become records.
 
-It decides what an offset is, by `offset.mode`: values of growing columns, a Delta version or an Iceberg snapshot. Both
-bounds of a slice are known before its rows are read, so an offset always stands for the same rows.
+It decides what an offset is, by `offset.mode`: values of growing columns, a Delta version, an Iceberg snapshot or the
+name of a file. Both bounds of a slice are known before its rows are read, so an offset always stands for the same rows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from connectx.connectors.lake.settings import STORAGE
 from connectx.connectors.lake.storage import options
 from connectx.connectors.spark_source.columns import ColumnReader
 from connectx.connectors.spark_source.delta import DeltaLog
+from connectx.connectors.spark_source.files import FileReader
 from connectx.connectors.spark_source.iceberg import IcebergLog
 from connectx.connectors.spark_source.reading import FORMAT_OPTIONS, Reader
 from connectx.connectors.spark_source.tables import TableReader
@@ -58,15 +59,16 @@ class SparkSource(SourceConnector):
             str,
             None,
             doc="Columns and their types as Spark DDL, for formats without any, such as json. Only with "
-            "offset.mode=column.",
+            "offset.mode=column or file.",
         )
         .define(
             "offset.mode",
             str,
             importance="HIGH",
             group=_OFFSET,
-            validator=one_of("column", *_FORMATS),
-            doc="column: values of offset.columns. version: of a Delta table. snapshot: of an Iceberg table.",
+            validator=one_of("column", *_FORMATS, "file"),
+            doc="column: values of offset.columns. version: of a Delta table. snapshot: of an Iceberg table. file: "
+            "names of the files in format.options.path.",
         )
         .define(
             "offset.columns",
@@ -122,11 +124,15 @@ class SparkSource(SourceConnector):
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """Each offset mode needs its settings."""
         mode, problems = config.get("offset.mode"), dict[str, list[str]]()
-        if mode == "column":
-            if not (config.get("offset.columns") or "").strip():
-                problems["offset.columns"] = ["offset.mode=column needs the columns"]
-            if config.get("offset.start"):
-                problems["offset.start"] = ["offset.mode=column has no version or snapshot to begin after"]
+        if mode == "column" and not (config.get("offset.columns") or "").strip():
+            problems["offset.columns"] = ["offset.mode=column needs the columns"]
+        if mode in ("column", "file") and config.get("offset.start"):
+            problems["offset.start"] = [f"offset.mode={mode} has no version or snapshot to begin after"]
+        if mode == "file":
+            if config.get("format") in _FORMATS.values():
+                problems["format"] = ["offset.mode=file reads files, and not tables"]
+            if not (config.get(_PATH) or "").strip():
+                problems["offset.mode"] = [f"offset.mode=file needs the directory in {_PATH}"]
         if mode in _FORMATS:
             if config.get("format") != _FORMATS[mode]:
                 problems["format"] = [f"offset.mode={mode} is one of format={_FORMATS[mode]}"]
@@ -161,10 +167,10 @@ class SparkSource(SourceConnector):
                 case "snapshot":
                     require("offset.mode=snapshot", "lake", "pyiceberg")
                 case _:
-                    pass  # a column of the source is the offset
+                    pass  # Spark alone reads the source
             self._reader = _reader_of(values, config)
             self.partition: SourcePartition = self._reader.partition
-            self.rows_may_change = values["offset.mode"] == "column"
+            self.rows_may_change = values["offset.mode"] in ("column", "file")
             self._spark: SparkSession | None = None
             self._slices: Iterator[tuple[pa.Table, SourceOffset]] | None = None
             self._after: SourceOffset | None = None
@@ -174,6 +180,7 @@ class SparkSource(SourceConnector):
 
             Raises:
                 SparkFormatError, OffsetColumnError: Spark does not know the format, or a column cannot be the offset.
+                SourceDirectoryMissingError, SourceFileMissingError: see their docstrings.
                 TableRewrittenError, TableChangedError: the table has lost what comes next, or rows of it changed.
                 LakeError: the table cannot be read.
             """
@@ -233,6 +240,8 @@ def _reader_of(values: Mapping[str, Any], config: Mapping[str, str]) -> Reader:
     given, slice_rows = options(config, FORMAT_OPTIONS), values["slice.rows"]
     if values["offset.mode"] == "column":
         return ColumnReader(values["format"], given, values["offset.columns"], values["schema"], slice_rows)
+    if values["offset.mode"] == "file":
+        return FileReader(values["format"], given, values["schema"], slice_rows)
     skips = values["skip.change.commits"]
     log = (
         DeltaLog(given["path"], options(config, STORAGE), skip_changes=skips)
