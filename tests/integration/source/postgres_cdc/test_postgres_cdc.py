@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -43,19 +43,6 @@ in_every_mode = pytest.mark.parametrize("shop", ["auto", "stream", "sql"], indir
 """For tests of how a reading begins; others read a stream only after a backlog, or never."""
 
 KEYED = "CREATE TABLE t (id int PRIMARY KEY, name text)"
-
-
-@pytest.fixture(scope="module")
-def logical_postgres() -> Iterator[str]:
-    with postgres_server(logical=True) as uri:
-        yield uri
-
-
-@pytest.fixture(params=["auto", "sql"])
-def shop(logical_postgres: str, request: pytest.FixtureRequest) -> Iterator[Captured]:
-    made = Captured(logical_postgres, request.param)
-    yield made
-    made.close()
 
 
 def keys(records: list[dict[str, Any]]) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,6 @@ if TYPE_CHECKING:
 
 SMALL: dict[str, Any] = {"max_queue_size": 20, "max_batch_size": 10}
 """A reading has 7 transactions of one row, and later ones have up to 54."""
-
-
-@pytest.fixture(scope="module")
-def logical_postgres() -> Iterator[str]:
-    with postgres_server(logical=True) as uri:
-        yield uri
-
-
-@pytest.fixture(params=["auto", "sql"])
-def shop(logical_postgres: str, request: pytest.FixtureRequest) -> Iterator[Captured]:
-    made = Captured(logical_postgres, request.param)
-    yield made
-    made.close()
 
 
 def fill(shop: Captured, first: int, last: int) -> None:
