@@ -33,6 +33,7 @@ from connectx.connectors.lake.partitioning import (
     check_partitioning,
     divided,
     folder_of,
+    with_values,
 )
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
@@ -353,11 +354,46 @@ class DeltaLakeTable:
                     actions,
                     "append",
                     self._table.schema(),
-                    commit_properties=CommitProperties(app_transactions=self._ends(pending)),
+                    commit_properties=CommitProperties(
+                        app_transactions=self._ends(pending), max_commit_retries=None if pending.follows else 0
+                    ),
                 )
             except CommitFailedError as error:
                 raise ConflictError from error
         self.refresh()  # the library leaves the snapshot as it was
+
+    def read_staged(self, file: StagedFile, columns: Sequence[str]) -> pa.Table:
+        """Parquet files, with the values of the columns that divide rows."""
+        import pyarrow.parquet as pq
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        schema = self.schema
+        assert schema is not None, "files are staged for a table that exists"
+        wanted = pa.schema([schema.field(name) for name in columns])
+        tables = [wanted.empty_table()]
+        with storage_errors(self.name, "path", later=(Exception,)):
+            files = PyFileSystem(DeltaStorageHandler(self._url, self._storage))
+            for path, (_, _, values) in zip(file.paths, file.entry, strict=True):
+                held = [name for name in columns if name not in values]
+                rows = pq.ParquetFile(path, filesystem=files).read(columns=held)
+                tables.append(fitted(with_values(rows, values, schema), wanted))
+        return pa.concat_tables(tables)
+
+    def stored_keys(self, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Keys in the range of these; statistics of integers name the files that may have some."""
+        from deltalake import QueryBuilder
+
+        assert self._table is not None, "files are staged for a table that exists"
+        ends = {name: pc.min_max(keys[name]).as_py() for name in _integers(keys)}
+        within = " AND ".join(
+            f"{_identifier(name)} BETWEEN {end['min']} AND {end['max']}" for name, end in ends.items()
+        )
+        columns = ", ".join(map(_identifier, keys.column_names))
+        with self._errors():
+            query = QueryBuilder().register("stored", self._table)
+            for batch in query.execute(f"SELECT {columns} FROM stored WHERE {within or 'true'}"):
+                yield pa.record_batch(batch)
 
     def remove_staged(self, token: str, kept: Set[str]) -> None:
         """Files in the job's folder."""
@@ -522,8 +558,17 @@ def _statistics(rows: pa.Table) -> str:
     """Row count, null counts and ranges of integers, as the log has them for readers that skip files."""
     plain = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
     found = {"numRecords": rows.num_rows, "nullCount": {name: rows[name].null_count for name in plain}}
-    integers = [name for name in plain if pa.types.is_integer(rows[name].type)]
-    limits = {name: pc.min_max(rows[name]).as_py() for name in integers}
+    limits = {name: pc.min_max(rows[name]).as_py() for name in _integers(rows)}
     for key, side in (("minValues", "min"), ("maxValues", "max")):
         found[key] = {name: limit[side] for name, limit in limits.items() if limit[side] is not None}
     return json.dumps(found)
+
+
+def _identifier(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _integers(rows: pa.Table) -> list[str]:
+    """Columns whose statistics are exact, and of one type in each version of the log and of the library."""
+    return [field.name for field in rows.schema if pa.types.is_integer(field.type)]

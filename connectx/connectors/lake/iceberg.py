@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from connectx.connectors.lake.changes import last_changes
-from connectx.connectors.lake.columns import normal_type
+from connectx.connectors.lake.columns import fitted, normal_type
 from connectx.connectors.lake.merging import merge_files
 from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
-from connectx.connectors.lake.replacing import write_changes
+from connectx.connectors.lake.replacing import may_hold, write_changes
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
     FLUSH_CONFIG,
@@ -254,6 +254,28 @@ class IcebergTable:
                         snapshot.append_data_file(data_file)
 
         self._commit(pending, schema, add)
+
+    def read_staged(self, file: StagedFile, columns: Sequence[str]) -> pa.Table:
+        """Data files that no snapshot has."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+        from pyiceberg.table import FileScanTask
+
+        table, known = self._existing(), self.schema
+        assert known is not None, "there is a table"
+        for data_file in file.entry:
+            data_file.spec_id = table.spec().spec_id  # not part of what can be pickled
+        with self._errors():
+            scan = ArrowScan(table.metadata, table.io, table.schema().select(*columns), AlwaysTrue())
+            rows = scan.to_table([FileScanTask(data_file) for data_file in file.entry])
+        return fitted(rows, pa.schema([known.field(name) for name in columns]))
+
+    def stored_keys(self, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Keys within the range of these; statistics name the files that may have some."""
+        with self._errors():
+            scan = self._existing().scan(row_filter=may_hold(keys), selected_fields=tuple(keys.column_names))
+            for batch in scan.to_arrow_batch_reader():
+                yield batch.select(keys.column_names)
 
     def remove_staged(self, token: str, kept: Set[str]) -> None:
         """Files in the job's folder on a local disk; elsewhere they stay for the removal of orphan files."""

@@ -52,18 +52,7 @@ def write_changes(
                 snapshot.append_data_file(file)
 
 
-def _candidates(transaction: Transaction, io: FileIO, keys: pa.Table) -> Iterator[tuple[FileScanTask, pa.Table]]:
-    """Files that may hold one of the keys, with all their rows."""
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan
-    from pyiceberg.table import DataScan
-
-    metadata = transaction.table_metadata
-    for task in DataScan(table_metadata=metadata, io=io, row_filter=_may_hold(keys)).plan_files():
-        yield task, ArrowScan(metadata, io, metadata.schema(), AlwaysTrue()).to_table([task])
-
-
-def _may_hold(keys: pa.Table) -> BooleanExpression:
+def may_hold(keys: pa.Table) -> BooleanExpression:
     """True for each of the keys, and for others: the library compares it with the statistics of files."""
     from pyiceberg.expressions import And, GreaterThanOrEqual, In, LessThanOrEqual
 
@@ -77,6 +66,17 @@ def _may_hold(keys: pa.Table) -> BooleanExpression:
         return And(first, LessThanOrEqual(name, ends["max"]))  # type: ignore[call-arg, arg-type]
 
     return reduce(And, map(bounds, keys.column_names))
+
+
+def _candidates(transaction: Transaction, io: FileIO, keys: pa.Table) -> Iterator[tuple[FileScanTask, pa.Table]]:
+    """Files that may hold one of the keys, with all their rows."""
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+    from pyiceberg.table import DataScan
+
+    metadata = transaction.table_metadata
+    for task in DataScan(table_metadata=metadata, io=io, row_filter=may_hold(keys)).plan_files():
+        yield task, ArrowScan(metadata, io, metadata.schema(), AlwaysTrue()).to_table([task])
 
 
 def _without(rows: pa.Table, changes: pa.Table, key: Sequence[str]) -> pa.Table:

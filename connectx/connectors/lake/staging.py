@@ -36,12 +36,16 @@ class StagedFile:
         paths: of the files; more than one where a table is partitioned.
         end: the offset after the last row.
         entry: what the table's metadata has to say about the files.
+        deleted: with upserts, the keys of rows to delete; none of them is a key in the files.
+        size_bytes: with upserts, the size of the rows in memory.
     """
 
     paths: tuple[str, ...]
     partition: TopicPartition
     end: int
     entry: Any = None
+    deleted: pa.Table | None = None
+    size_bytes: int = 0
 
 
 class FileWriter:

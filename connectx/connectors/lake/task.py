@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
@@ -20,6 +20,15 @@ import pyarrow.compute as pc
 from connectx.connectors.lake.changes import DELETED, changes_of, check_keys
 from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves, required_nulls
 from connectx.connectors.lake.settings import LakeSettings, upsert_problems
+from connectx.connectors.lake.staged_changes import (
+    KnownKeysError,
+    Ranges,
+    StagedTable,
+    check_new,
+    commits_of,
+    divided_changes,
+    staged_changes,
+)
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
 from connectx.model.ids import TopicPartition
@@ -36,7 +45,6 @@ from connectx.plugins.api import (
 log = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, int]
-Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 _ATTEMPTS = 20
 
@@ -54,6 +62,7 @@ class Pending:
         ranges: per partition the offset that the table must be at, and the offset after the last row.
         rows: tables in the order of their records, each of one partition.
         files: in place of rows, what executors have staged.
+        follows: the files may be committed on top of commits that came after the state that was read last.
         size_bytes: size of the rows in memory.
     """
 
@@ -61,6 +70,7 @@ class Pending:
     ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     rows: list[tuple[TopicPartition, pa.Table]] = field(default_factory=list)
     files: Sequence[StagedFile] = ()
+    follows: bool = True
     size_bytes: int = 0
 
     @property
@@ -119,7 +129,7 @@ class LakeTable(Protocol):
         """
 
 
-class KeyedTable(LakeTable, Protocol):
+class KeyedTable(LakeTable, StagedTable, Protocol):
     """A table whose rows can be replaced and deleted."""
 
     def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
@@ -210,9 +220,8 @@ class LakeSink(SinkConnector):
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """Changes of rows need the keys of all partitions in one place: the worker."""
-        values = cls.config.parse(config)
-        return "upserts are written by the worker" if LakeSettings.of(values).upserts is not None else None
+        """None: executors write all tables, unless `plan` finds a reason."""
+        return None
 
     @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
@@ -361,13 +370,13 @@ class LakeTask(SinkTask):
         for batch in batches:
             (partition,) = batch.ranges
             table = cast(StagingTable, self._connect(self._lake.table_of(partition.topic)))
-            writer = writer or FileWriter(partition, partial(table.stage_file, plan.place), self._lake.flush_bytes)
+            writer = writer or FileWriter(partition, partial(self._stage_rows, plan, table), self._lake.flush_bytes)
             yield from writer.add(self._columns_to_stage(batch, plan.schema, table), batch.ranges[partition][1])
         if writer is not None:
             yield from writer.close()
 
     def commit(self, token: str, ranges: Ranges, messages: Sequence[StagedFile]) -> None:
-        """One commit of files and offsets. Without rows the offsets go with the next ones.
+        """One commit of files and offsets, or several that merge files. Without rows the offsets go with the next ones.
 
         Raises:
             CommitRefusedError: the table holds other offsets.
@@ -377,11 +386,11 @@ class LakeTask(SinkTask):
         name = self._jobs[token]
         table = cast(StagingTable, self._tables[name])
         pending = self._pending.setdefault(name, Pending(table.schema))
-        starts = {p: pending.ranges.get(p, cut)[0] for p, cut in ranges.items()}
+        kept: set[str] = set()
         if messages:
-            both = {p: (starts[p], end) for p, (_, end) in ranges.items()}
+            both = {p: (pending.ranges.get(p, cut)[0], cut[1]) for p, cut in ranges.items()}
             try:
-                self._commit_table(table, Pending(table.schema, both, files=messages))
+                kept = self._commit_files(table, both, messages)
             except CommitRefusedError as refused:
                 self._next |= self._drop() | refused.committed
                 raise
@@ -389,7 +398,7 @@ class LakeTask(SinkTask):
         else:
             pending.add(ranges, ())
         self._next |= {partition: end for partition, (_, end) in ranges.items()}
-        self._remove(token, {path for file in messages for path in file.paths})
+        self._remove(token, kept)
 
     def discard(self, token: str, messages: Sequence[StagedFile]) -> None:
         """Remove the files of a job."""
@@ -402,11 +411,48 @@ class LakeTask(SinkTask):
         columns, places = self._columns(batch.rows, partition.topic, table.name)
         if not columns.num_rows:
             return schema.empty_table()
-        needed, _ = self._schemas(schema, columns.schema, table)
+        needed, held = self._schemas(schema, columns.schema, table)
         if not needed.equals(schema):
             raise NotStageableError(f"The records change the columns of {table.name}; the worker does that.")
-        columns, _ = self._fitting(columns, places, schema, partition.topic, table)
+        columns, _ = self._fitting(columns, places, held, partition.topic, table)
         return columns
+
+    def _stage_rows(
+        self, plan: StagingPlan, table: StagingTable, rows: pa.Table, partition: TopicPartition, end: int
+    ) -> StagedFile:
+        """Rows as they are, or the last change of each key."""
+        if self._lake.upserts is None:
+            return table.stage_file(plan.place, rows, partition, end)
+        written, deleted = divided_changes(rows, plan.schema, self._lake.upserts.key)
+        file = StagedFile((), partition, end, [])
+        if written.num_rows:
+            file = table.stage_file(plan.place, written, partition, end)
+        return replace(file, deleted=deleted, size_bytes=written.nbytes + deleted.nbytes)
+
+    def _commit_files(self, table: StagingTable, ranges: Ranges, files: Sequence[StagedFile]) -> set[str]:
+        """Add all files in one commit, or merge their changes; the paths that are part of the table then."""
+        appends = self._lake.upserts is None
+        try:
+            self._commit_table(table, Pending(table.schema, dict(ranges), files=files, follows=appends))
+        except KnownKeysError:
+            self._merge_files(cast(KeyedTable, table), ranges, files)
+            return set()
+        return {path for file in files for path in file.paths}
+
+    def _merge_files(self, table: KeyedTable, ranges: Ranges, files: Sequence[StagedFile]) -> None:
+        """Merge changes as those of the tail: in several commits if they fill `flush.bytes` more than once."""
+        reached = {partition: first for partition, (first, _) in ranges.items()}
+        for covered, group in commits_of(files, ranges, self._lake.flush_bytes):
+            schema = table.schema
+            assert schema is not None, "files are staged for a table that exists"
+            rows = [part for file in group for part in staged_changes(table, file, schema)]
+            try:
+                self._commit_table(table, Pending(schema, covered, rows))
+            except CommitRefusedError as refused:
+                raise CommitRefusedError(
+                    refused.message, reached | refused.committed, next_step=refused.next_step
+                ) from None
+            reached |= {partition: end for partition, (_, end) in covered.items()}
 
     def _remove(self, token: str, kept: Set[str]) -> None:
         """Files of failed attempts, or of all. Without them the table is the same, so this never fails a commit."""
@@ -534,7 +580,11 @@ class LakeTask(SinkTask):
             del self._pending[name]
 
     def _commit_table(self, table: LakeTable, pending: Pending) -> None:
-        """Compare and append: on the state that was compared, again after a conflict."""
+        """Compare and append: on the state that was compared, again after a conflict.
+
+        Raises:
+            KnownKeysError: files that can only be merged.
+        """
         for attempt in range(_ATTEMPTS):
             held = table.offsets(list(pending.ranges))
             if attempt and all(held.get(p) == end for p, (_, end) in pending.ranges.items()):
@@ -557,6 +607,8 @@ class LakeTask(SinkTask):
 
     def _write(self, table: LakeTable, pending: Pending, schema: pa.Schema) -> None:
         if pending.files:
+            if self._lake.upserts is not None:
+                check_new(cast(KeyedTable, table), pending.files, self._lake.upserts.key)
             cast(StagingTable, table).append_files(pending, schema)
         elif self._lake.upserts is None:
             table.append(pending, schema)

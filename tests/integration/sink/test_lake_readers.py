@@ -56,7 +56,8 @@ def row(number: int) -> Row:
 
 NARROW: Final = kind(pa.int32())
 WIDE: Final = kind(pa.int64())
-UPSERT: Final = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+DIVIDED: Final = {"partition_by": "text,flag,day,at,price"}
+UPSERT: Final = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id", **DIVIDED}
 CONDITIONS: Final[Mapping[str, Callable[[Row], bool]]] = {
     "id >= 7": lambda row: row["id"] >= 7,
     "id > 14": lambda row: row["id"] > 14,
@@ -78,11 +79,11 @@ class Form:
         """Write rows as the worker does."""
         write(self._lake.opened(self._place, **settings), self._batch(numbers, kind))
 
-    def bulk(self, *numbers: int, kind: pa.DataType = NARROW) -> None:
+    def bulk(self, *numbers: int, kind: pa.DataType = NARROW, **settings: Any) -> None:
         """Write rows as executors and the worker do."""
-        task, rows = self._lake.opened(self._place), self._batch(numbers, kind)
+        task, rows = self._lake.opened(self._place, **settings), self._batch(numbers, kind)
         token = f"job-{self._end}"
-        messages = self._lake.task().stage(task.plan(token, self._place.topic), token, iter([rows]))
+        messages = self._lake.task(**settings).stage(task.plan(token, self._place.topic), token, iter([rows]))
         task.commit(token, rows.ranges, [*messages])
 
     def _batch(self, numbers: tuple[int, ...], kind: pa.DataType) -> Any:
@@ -93,7 +94,10 @@ class Form:
 
 
 def written(lake: Lake, compact: Callable[[str], object]) -> dict[str, Form]:
-    """A table whose rows are appended in both lanes while a column is widened, and one whose rows are replaced."""
+    """A table whose rows are appended in both lanes while a column is widened, and one whose rows are replaced.
+
+    The latter has partitions, so that executors write null and all kinds of values as such.
+    """
     appended, changed = Form(lake, "appended"), Form(lake, "changed")
     appended.tail(*range(4))
     appended.bulk(*range(4, 8))
@@ -103,8 +107,11 @@ def written(lake: Lake, compact: Callable[[str], object]) -> dict[str, Form]:
     appended.bulk(14, 15, 16, kind=WIDE)
     changed.tail(*range(4), **UPSERT)
     changed.tail(*range(2, 9), **UPSERT)
+    changed.bulk(10, 11, **UPSERT)
     compact("changed")
     changed.tail(3, 9, **UPSERT)
+    changed.bulk(4, 5, 12, **UPSERT)
+    changed.bulk(13, 14, **UPSERT)
     return {"appended": appended, "changed": changed}
 
 

@@ -533,6 +533,19 @@ def test_both_lanes_write_directories_by_values_alike(run: Callable[..., Lane], 
     assert by_bulk.results() == tail.results()
 
 
+@pytest.mark.parametrize("kind", ["DeltaSink", "IcebergSink"])
+def test_both_lanes_replace_and_delete_rows_alike(run: Callable[..., Lane], kind: str) -> None:
+    chance = random.Random("changes")
+    log = log_of(FIRST, plain, chance)
+    keys = [f"{part}-{chance.randrange(20)}".encode() for part in log["partition"].to_pylist()]
+    log = log.set_column(log.schema.get_field_index("key"), log.schema.field("key"), pa.array(keys, pa.binary()))
+    upserts = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "k", "delete.enabled": "true"}
+    tail, by_bulk = (run(name, kind, NO_SCHEMA | upserts, log, 7) for name in ("tail", "bulk"))
+    assert by_bulk.staged > RECORDS
+    assert by_bulk.results() == tail.results()
+    assert 20 < len(tail.results()[1]) < 40
+
+
 def test_executors_send_bad_records_without_the_good_ones_that_were_fetched_with_them(run: Callable[..., Lane]) -> None:
     def values(chance: random.Random) -> Value:
         return b"bad" if chance.random() < 0.3 else json.dumps({"id": 1, "pad": "x" * 20_000}).encode()
