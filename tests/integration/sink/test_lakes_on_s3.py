@@ -140,6 +140,21 @@ def test_a_zombies_commit_is_refused_and_its_successor_continues(lakes: Lakes, n
     assert sorted(row["id"] for row in lakes.rows(name, "rows")) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_files_of_executors_are_added_or_merged(lakes: Lakes, name: str) -> None:
+    lake = lakes.lake(name)
+    upserts: dict[str, Any] = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+    task = lake.opened(partition(), **upserts)
+    write(task, batch(0, rows(1, 2)))
+    for first, given in ((2, rows(3, 4)), (4, [*rows(5), {"id": 3, "name": "a/b %"}]), (6, rows(6))):
+        staged = lake.task(**upserts).stage(
+            task.plan(f"job-{first}", "rows"), f"job-{first}", iter([batch(first, given)])
+        )
+        task.commit(f"job-{first}", {partition(): (first, first + len(given))}, [*staged])
+    found = sorted((row["id"], row["name"]) for row in lakes.rows(name, "rows"))
+    assert found == [(at, "a/b %" if at == 3 else f"row {at}") for at in range(1, 7)]
+
+
 @pytest.mark.rule("618.8.3", "always.8")
 @pytest.mark.parametrize("name", SINKS)
 def test_of_tasks_that_commit_at_the_same_time_one_is_served(lakes: Lakes, name: str) -> None:
