@@ -173,7 +173,8 @@ def test_executors_take_what_waits_and_the_worker_what_changes_the_table(
     sink_task: Make, produce: Make, topic: Make, tmp_path: Path
 ) -> None:
     name, folder = topic("bulk", partitions=2), tmp_path / "lake"
-    task = begun(sink_task, produce, folder, lake(folder, name, "always"), "bulk-1")
+    upserts = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id", "partition_by": "secret"}
+    task = begun(sink_task, produce, folder, lake(folder, name, "always", **upserts), "bulk-1")
     for partition in range(2):
         first = 1 + 5000 * partition
         produce(name, [value(number) for number in range(first, first + 5000)], partition=partition)
@@ -187,8 +188,10 @@ def test_executors_take_what_waits_and_the_worker_what_changes_the_table(
     until(lambda: ids(folder, name)[-2:] == [10_001, 10_002])
     (failed,) = [each for each in task.recorded(EventKind.BULK_FAILED) if "columns" in each.data["error"]]
     assert failed.data["offsets"]
-    produce(name, [value(10_003)])
+    changed = json.dumps({"id": 10_001, "secret": "changed"}).encode()
+    produce(name, [value(10_003), changed])
     until(lambda: 10_003 in ids(folder, name))
+    until(lambda: table(folder, name)[10_001]["secret"] == "changed")
     assert ids(folder, name) == [*range(10_004)]
 
 
