@@ -51,8 +51,9 @@ class RowReader:
         """Columns of the next rows as Arrow's binary, at most `rows` or about 32 MB of them; empty after the last."""
         data, starts, at = self._data, list[int](), 0
         while not self._ended and len(starts) < rows and at < _BATCH_BYTES:
-            self._fill(at + _HEADER_BYTES)
             start = at + _HEADER_BYTES
+            if start > len(data):
+                self._fill(start)
             length = _HEADER.unpack_from(data, at)[0] & _MOST_BYTES
             if start + length > len(data) or length == _MOST_BYTES:
                 length = self._whole(start, length)
@@ -90,14 +91,15 @@ class RowReader:
 def _columns(data: bytearray, starts: list[int], count: int) -> list[pa.Array]:
     octets, buffer = np.frombuffer(data, np.uint8), pa.py_buffer(data)
     at, found = np.array(starts, np.int64), list[pa.Array]()
-    chosen = np.arange(0, 2 * len(starts), 2)
+    chosen = pa.py_buffer(np.arange(0, 2 * len(starts), 2))
     for _ in range(count):
         begin, end, is_null = _values(octets, at)
         # Every second one of these binaries is a value, the others are what is between values.
         edges = np.empty(2 * len(starts), np.int32)
         edges[0::2], edges[1::2] = begin, end
         between = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), buffer])
-        found.append(between.take(pa.array(chosen, mask=is_null)))
+        is_valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+        found.append(between.take(pa.Array.from_buffers(pa.int64(), len(starts), [is_valid, chosen])))
         at = end
     return found
 

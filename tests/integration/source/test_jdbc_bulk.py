@@ -162,7 +162,7 @@ def next_bulk(source: Source, spark: SparkSession, max_bytes: int = MB) -> BulkS
     return piece
 
 
-@pytest.mark.parametrize("mode", ["incrementing", "timestamp", "timestamp+incrementing", QUERY])
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp", QUERY])
 def test_slices_are_bounded_and_the_next_one_begins_where_the_last_one_ends(
     filled: Shop, spark: SparkSession, mode: str
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectx.connectors.jdbc.mysql_rows import RowReader
@@ -52,6 +52,7 @@ def read(found: RowReader, rows: int) -> list[list[Row]]:
     ]
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 99_999))
 def test_rows_are_those_of_the_server_in_batches_of_the_wanted_size(rows: list[Row], size: int, piece: int) -> None:
     assert read(reader(rows, piece), size) == [rows[at : at + size] for at in range(0, len(rows), size)]
@@ -65,8 +66,8 @@ def test_a_row_that_is_too_long_for_one_packet_is_whole(length: int) -> None:
 
 
 def test_large_rows_come_in_smaller_batches() -> None:
-    rows: list[Row] = [(b"x" * (9 << 20),)] * 9
-    assert [len(batch) for batch in read(reader(rows, 1 << 20), 9)] == [4, 4, 1]
+    rows: list[Row] = [(b"x" * (9 << 20),)] * 5
+    assert [len(batch) for batch in read(reader(rows, 1 << 20), 9)] == [4, 1]
 
 
 def test_an_error_of_the_server_after_some_rows_is_raised() -> None:
