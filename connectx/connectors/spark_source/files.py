@@ -244,7 +244,8 @@ class FileReader:
             if end_row and len(frames) == len(left):
                 rows = rows.slice(0, rows.num_rows - max(0, counts[-1] - end_row))
                 counts[-1] = min(counts[-1], end_row)
-            rows, counts[0] = rows.slice(begun), max(0, counts[0] - begun)
+            skipped = min(begun, counts[0])  # a file that was replaced by a shorter one has no more rows
+            rows, counts[0] = rows.slice(skipped), counts[0] - skipped
             first, page = 0, left
             for cut in cuts(counts, begun, self._slice_rows):
                 left = page[cut.files :]
