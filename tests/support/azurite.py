@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,4 +97,5 @@ def azurite(folder: Path) -> Iterator[Azurite]:
             patch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://{node.HOST}:{port}")  # for obstore and delta-rs
             yield server
     finally:
+        os.killpg(process.pid, signal.SIGTERM)  # npx does not pass it on
         process.stop(10)
