@@ -201,7 +201,7 @@ def bulk_tables(result: Result) -> str:
     measured = [
         [
             *(figure["connector"], figure["lane"], figure["master"], _number(figure["records"])),
-            *(_number(figure["records_per_s"]), *(_number(figure[f"{part}_us_per_record"]) for part in parts)),
+            *(_number(figure["records_per_s"]), *(_cpu(figure[f"{part}_us_per_record"]) for part in parts)),
             *((str(figure["jobs"]), _number(figure["worker_ms_per_job"])) if figure["lane"] == "bulk" else ("", "")),
             _number(figure["worker_idle_ms_per_s"]),
         ]
@@ -282,6 +282,11 @@ def _row(top: int, label: str, figure: Mapping[str, Any], longest: float) -> Seq
         parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length}" height="16" fill="{_COLORS[side]}"/>')
         parts.append(f'<text x="{_LABEL + length + 6}" y="{y + 13}" fill="#212121">{_number(figure[side])}</text>')
     return parts
+
+
+def _cpu(value: float) -> str:
+    """Nothing for a time below zero: a process that was counted before has ended, so the time is not known."""
+    return "" if value < 0 else _number(value)
 
 
 def _number(value: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
+import psutil
 import pytest
 from pyarrow import fs
 
@@ -97,5 +97,6 @@ def azurite(folder: Path) -> Iterator[Azurite]:
             patch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://{node.HOST}:{port}")  # for obstore and delta-rs
             yield server
     finally:
-        os.killpg(process.pid, signal.SIGTERM)  # npx does not pass it on
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.terminate()  # npx does not pass it on
         process.stop(10)
