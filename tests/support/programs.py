@@ -29,7 +29,7 @@ def link_jar(name: str, folder: Path) -> jars.Jar:
 
 def example_of(page: str, test: str) -> str:
     """The block of a page that is not run, because this test does so."""
-    block = rf"^<!-- not run: .*{re.escape(test)}.* -->\n```python\n(.*?)^```"
+    block = rf"^<!-- not run: [^\n]*{re.escape(test)}[^\n]* -->\n```python\n(.*?)^```"
     (code,) = re.findall(block, (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return str(code)
 
