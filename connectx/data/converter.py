@@ -57,6 +57,11 @@ class Converter:
         self.is_key = is_key
         self.infers_fields = False
 
+    @property
+    def has_schemas(self) -> bool:
+        """False when records have no schemas, so that each may have other fields."""
+        return True
+
     def for_topic(self, topic: str) -> Converter:
         """The converter for values that go to a topic. Default: the same for all topics."""
         return self

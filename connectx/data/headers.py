@@ -91,7 +91,7 @@ class HeaderConverter:
         text = value.decode("utf-8", "replace")
         if isinstance(self._converter, JsonConverter):
             schema, payload = _json_of(text)
-            if not self._converter.schemas_enabled:
+            if not self._converter.has_schemas:
                 return payload.encode()
             return f'{{"schema":{{"type":"{schema}","optional":false}},"payload":{payload}}}'.encode()
         assert self._converter is not None, "as it is otherwise"
@@ -110,7 +110,7 @@ class HeaderConverter:
         if value is None:
             return None
         if isinstance(self._converter, JsonConverter):
-            return self._read_json(value, self._converter.schemas_enabled)
+            return self._read_json(value, self._converter.has_schemas)
         assert self._converter is not None, "as it is otherwise"
         read = self._converter.from_bytes_arrow(pa.array([value], pa.binary()))
         if read.error[0].is_valid:

@@ -93,7 +93,7 @@ class JsonConverter(Converter):
         return made
 
     @property
-    def schemas_enabled(self) -> bool:
+    def has_schemas(self) -> bool:
         """True when each record carries its schema."""
         return bool(self.settings["schemas.enable"])
 
@@ -112,7 +112,7 @@ class JsonConverter(Converter):
         if self.settings["replace.null.with.default"]:
             values = connect_schema.with_defaults(values)
         text = json_text(values, base64_decimals=self._base64_decimals)
-        if self.schemas_enabled:
+        if self.has_schemas:
             schema = connect_schema.schema_of(values.type, optional=False, name=self._schema)
             head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
@@ -126,7 +126,7 @@ class JsonConverter(Converter):
         """
         if records.null_count == len(records):
             return Decoded.of(pa.nulls(len(records)))
-        if self.schemas_enabled:
+        if self.has_schemas:
             return self._from_envelopes(records, target)
         if target is not None:
             return JsonReader(base64_decimals=self._base64_decimals, use_defaults=False).read(records, target)

@@ -18,10 +18,14 @@ from connectx.errors import ConversionError
 _MANY: Final = 1_000
 _SAMPLE: Final = 16
 _NULL: Final = r"^[ \t\r\n]*null[ \t\r\n]*$"
+_OBJECT: Final = r"^[ \t\r\n]*\{"
+_NO_OBJECT: Final = "The document is not an object, and others of its batch are."
 
 
 def read_documents(records: pa.Array) -> Decoded:
-    """Documents as structs of one type; as text where not all are objects. A JSON null is no value.
+    """Documents as structs of one type, or as text if none is an object. A JSON null is no value.
+
+    Beside objects a document of another kind is an error, because no column holds both.
 
     Raises:
         ConversionError: the same field is of several types.
@@ -35,9 +39,12 @@ def read_documents(records: pa.Array) -> Decoded:
     if values is None:
         texts = read_text(records)
         errors = texts.error
-        documents = records.filter(pc.and_(errors.is_null(), records.is_valid()))
-        if not _are_objects(documents):
+        is_readable = pc.and_(errors.is_null(), records.is_valid())
+        is_object = pc.and_(is_readable, pc.fill_null(pc.match_substring_regex(records, _OBJECT), False))
+        if not is_object.true_count:
             return texts
+        errors = pc.if_else(pc.and_not(is_readable, is_object), _NO_OBJECT, errors)
+        documents = records.filter(is_object)
         values = _parsed(documents, checked=True)
         if values is None:
             raise ConversionError(
@@ -52,7 +59,7 @@ def read_documents(records: pa.Array) -> Decoded:
 def _are_objects(documents: pa.Array) -> bool:
     if not len(documents) or are_plain_objects(documents):
         return len(documents) > 0
-    return bool(pc.all(pc.match_substring_regex(documents, r"^[ \t\r\n]*\{")).as_py())
+    return bool(pc.all(pc.match_substring_regex(documents, _OBJECT)).as_py())
 
 
 def _parsed(documents: pa.Array, *, checked: bool = False) -> pa.Array | None:

@@ -35,6 +35,9 @@ class Transform(Shown):
     reads: ClassVar[tuple[str, ...]] = ("key", "value", "topic")
     """Columns that it reads or changes. Where that is neither value nor topic, a sink's values keep their own types."""
 
+    varied: frozenset[str] = frozenset()
+    """Which of key and value have no schemas: a field that no record of a table has may be in the next one's."""
+
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings: dict[str, Any] = self.config.parse(settings)
         self.configure()

@@ -8,14 +8,16 @@ finds the rows at fault and leaves them out.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
+from connectx.data.converter import Converter
 from connectx.data.transforms.api import Predicate, Transform
 from connectx.errors import ConnectxError, TransformError
 
@@ -74,6 +76,14 @@ class Chain:
             column in step.transform.reads or (step.predicate is not None and column in step.predicate.reads)
             for step in self.steps
         )
+
+    def reading(self, key: Converter, value: Converter) -> Chain:
+        """The same for records that these converters read."""
+        varied = frozenset(side for side, one in (("key", key), ("value", value)) if not one.has_schemas)
+        steps = [replace(step, transform=copy.copy(step.transform)) for step in self.steps]
+        for step in steps:
+            step.transform.varied = varied
+        return Chain(tuple(steps))
 
     def apply(self, table: pa.Table) -> Transformed:
         """Take all rows through the chain."""

@@ -5,7 +5,7 @@ Null keys and values are left out of what a transformation sees and put back in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -49,13 +49,16 @@ def spread(values: pa.Array, valid: pa.Array | None) -> pa.Array:
 class Fields:
     """Fields of the keys or values of a table that are there, `columns` by name, in order.
 
+    `varied`: which of key and value have no schemas.
+
     Raises:
         TransformError: keys or values are of a type without fields.
     """
 
-    def __init__(self, table: pa.Table, side: str, purpose: str) -> None:
+    def __init__(self, table: pa.Table, side: str, purpose: str, varied: Collection[str] = ()) -> None:
         self._table = table
         self._side = side
+        self._varied = varied
         array = one_chunk(table[side])
         self.valid: pa.Array | None = array.is_valid() if array.null_count else None
         self.empty: bool = pa.types.is_null(array.type)
@@ -69,6 +72,18 @@ class Fields:
         self.columns: dict[str, Column] = {
             field.name: (field, values) for field, values in zip(array.type, kept.flatten(), strict=True)
         }
+
+    def column(self, name: str) -> Column:
+        """A field. In records without schemas a field that none of them has is null, as in Java's maps.
+
+        Raises:
+            TransformError: there is no such field.
+        """
+        if name in self.columns:
+            return self.columns[name]
+        if self._side not in self._varied:
+            raise TransformError(f"Field does not exist: {name}")
+        return pa.field(name, pa.null()), pa.nulls(self.count)
 
     def beside(self, name: str) -> pa.Array:
         """Another column of the table, for the rows that have fields."""

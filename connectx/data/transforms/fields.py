@@ -34,7 +34,7 @@ class SideTransform(Transform):
 
     def fields(self, table: pa.Table, purpose: str) -> Fields:
         """Fields of this variant's side."""
-        return Fields(table, self.side, purpose)
+        return Fields(table, self.side, purpose, self.varied)
 
 
 class InsertField(SideTransform):
@@ -207,12 +207,9 @@ class ValueToKey(Transform):
     def apply(self, table: pa.Table) -> pa.Table:
         """The key is a struct, also of one field."""
         purpose = "copying fields from value to key"
-        fields = Fields(table, "value", purpose)
+        fields = Fields(table, "value", purpose, self.varied)
         require_all(fields, purpose)
-        for name in self.settings["fields"]:
-            if name not in fields.columns:
-                raise TransformError(f"Field does not exist: {name}")
-        return replaced(table, "key", fields.struct([fields.columns[name] for name in self.settings["fields"]]))
+        return replaced(table, "key", fields.struct([fields.column(name) for name in self.settings["fields"]]))
 
 
 class ExtractField(SideTransform):
@@ -248,6 +245,9 @@ class ExtractField(SideTransform):
                     f"Only Struct objects supported for [field extraction], found: {name_of(values.type)}"
                 )
             index = values.type.get_field_index(name)
+            if index < 0 and self.side in self.varied:
+                values, schema = pa.nulls(len(values)), NO_NAME
+                break
             if index < 0:
                 raise TransformError(f"Unknown field: {self.settings['field']}")
             schema, values = SchemaName.of(values.type.field(index)), values.flatten()[index]

@@ -18,7 +18,7 @@ from connectx.data.transforms.api import Predicate, Transform
 from connectx.data.transforms.columns import HEADERS, replaced, require_all, spread
 from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
 from connectx.data.transforms.texts import as_text
-from connectx.errors import ConfigError, TransformError
+from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty, one_of, valid_regex
 
@@ -58,9 +58,7 @@ class HeaderFrom(SideTransform):
         fields = self.fields(table, purpose)
         require_all(fields, purpose)
         for header, name in zip(self.settings["headers"], self.settings["fields"], strict=True):
-            if name not in fields.columns:
-                raise TransformError(f"Field does not exist: {name}")
-            text = as_text(fields.columns[name][1], purpose)
+            text = as_text(fields.column(name)[1], purpose)
             table = with_header(table, header, spread(text, fields.valid).cast(pa.binary()))
         if self.settings["operation"] == "copy":
             return table

@@ -60,7 +60,7 @@ class SinkDecoder:
                 pair if error is None else bad for pair, error, bad in zip(_pairs(read), errors, found, strict=True)
             ]
         good = [row for row, error in enumerate(errors) if error is None]
-        for part in chain.apply(read.take(good)).parts:
+        for part in chain.reading(key, value).apply(read.take(good)).parts:
             for row, pair in zip(part[ROW].to_pylist(), _pairs(part), strict=True):
                 found[good[row]] = pair
         return found

@@ -198,10 +198,10 @@ def test_a_connectors_own_converter_comes_with_its_own_settings_only() -> None:
     assert isinstance(plugins.converter("key", {}, WORKER), StringConverter)
     inherited = plugins.converter("value", {"value.converter.schemas.enable": "true"}, WORKER)
     assert isinstance(inherited, JsonConverter)
-    assert not inherited.schemas_enabled
+    assert not inherited.has_schemas
     own = plugins.converter("value", {"value.converter": "Json"}, WORKER)
     assert isinstance(own, JsonConverter)
-    assert own.schemas_enabled
+    assert own.has_schemas
     with pytest.raises(ConfigError, match=r"schemas\.enable"):
         plugins.converter("value", {"value.converter": "Json", "value.converter.schemas.enable": "yes"}, WORKER)
 

@@ -59,7 +59,7 @@ class Conversion:
         # JSON without schemas is then read as structs of what is in it: transformations need fields.
         key.infers_fields = chain.reads("key")
         value.infers_fields = plugin.reads_fields or not keeps_values(chain)
-        return cls(key, value, plugins.header_converter(config, worker), chain)
+        return cls(key, value, plugins.header_converter(config, worker), chain.reading(key, value))
 
     @property
     def classes(self) -> tuple[type, ...]:

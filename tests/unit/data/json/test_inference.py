@@ -42,8 +42,14 @@ def test_a_document_that_is_no_json_is_an_error_of_its_own() -> None:
     assert [error is None for error in errors] == [True, False, True]
 
 
-def test_what_is_not_all_objects_is_text() -> None:
-    assert read(b'"x"', b'{"a":1}')[0] == ["x", '{"a":1}']
+def test_documents_without_any_object_are_text() -> None:
+    assert read(b'"x"', b"[1]", None)[:2] == (["x", "[1]", None], [None] * 3)
+
+
+def test_beside_objects_another_document_is_an_error_of_its_own() -> None:
+    values, errors, _ = read(b'"x"', b'{"a":1}', None, b"[1]", b'{"a":')
+    assert values == [None, {"a": 1}, None, None, None]
+    assert [error and "not an object" in error for error in errors] == [True, None, None, True, False]
 
 
 def test_one_field_of_two_types_is_refused() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectx.data.json.converter import JsonConverter
 from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
 from connectx.data.transforms.provided import PACKAGE, TRANSFORMS
@@ -306,6 +307,29 @@ def test_what_java_refuses_is_a_failure_of_the_record(
     (failure,) = outcome.failures
     assert cause in failure.message
     assert not outcome.parts
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "column", "wanted"),
+    [
+        ("ExtractField$Value", {"field": "b"}, "value", None),
+        ("ValueToKey", {"fields": "a,b"}, "key", {"a": 1, "b": None}),
+        (
+            "HeaderFrom$Value",
+            {"fields": "b", "headers": "h", "operation": "move"},
+            "headers",
+            [{"key": "h", "value": None}],
+        ),
+    ],
+)
+def test_a_field_that_a_record_without_schema_does_not_have_is_null(
+    name: str, settings: dict[str, str], column: str, wanted: Any
+) -> None:
+    without = JsonConverter({"schemas.enable": "false"})
+    chain = Chain((Step("t", TRANSFORMS[PACKAGE + name](settings)),)).reading(without, without)
+    outcome = chain.apply(table(Case("", {}, {"a": 1}, None)))
+    assert not outcome.failures
+    assert in_order(outcome.parts)[column].to_pylist() == [wanted]
 
 
 def test_a_record_without_time_cannot_be_routed_by_it() -> None:

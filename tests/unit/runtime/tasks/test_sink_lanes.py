@@ -518,6 +518,26 @@ def test_both_lanes_transform_records_without_schemas_alike(run: Callable[..., L
     kept_alike(run, config, log_of_rows("wide", config, random.Random(case)), with_numbers)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ExtractField$Value", {"field": "rare"}),
+        ("ValueToKey", {"fields": "id,rare"}),
+        ("HeaderFrom$Value", {"fields": "rare", "headers": "from", "operation": "copy"}),
+    ],
+)
+def test_both_lanes_take_a_rare_field_of_records_without_schemas_alike(
+    run: Callable[..., Lane], name: str, settings: Mapping[str, str]
+) -> None:
+    transform = {"transforms": "t", "transforms.t.type": f"{APACHE}.{name}"}
+    config = {**NO_SCHEMA, **transform, **{f"transforms.t.{key}": text for key, text in settings.items()}}
+
+    def value(chance: random.Random) -> Value:
+        return b'{"id":1,"rare":"x"}' if chance.random() < 0.05 else b'{"id":2}'
+
+    kept_alike(run, config, log_of(b'{"id":0}', value, random.Random("rare")), with_values)
+
+
 @pytest.mark.parametrize("kind", ["IcebergSink", "ParquetSink", "DataSourceSink"])
 @pytest.mark.parametrize("case", ["json", "other shapes"])
 def test_both_lanes_write_tables_alike(run: Callable[..., Lane], kind: str, case: str) -> None:
