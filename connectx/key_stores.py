@@ -26,8 +26,7 @@ def read_pkcs12(path: str, password: str) -> KeyStore:
     """Read a store, whatever its stated type: Java, too, takes PKCS#12 for the type JKS.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no PKCS#12 store, or has another password; the message is a reason without the path.
+        ValueError: the file cannot be read, is no PKCS#12 store, or has another password; the message is the reason.
         MissingExtraError: the package that reads it is not installed.
     """
     require("A PKCS#12 store", "tls", "cryptography")
@@ -39,7 +38,10 @@ def read_pkcs12(path: str, password: str) -> KeyStore:
         pkcs12,
     )
 
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror) from None
     if data.startswith(_JKS_MAGIC):
         raise ValueError(
             "it is a JKS store, which only Java reads (keytool -importkeystore -deststoretype PKCS12 converts it)"

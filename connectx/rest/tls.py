@@ -107,10 +107,9 @@ def _is_pem(settings: Mapping[str, str], store: str) -> bool:
 def _read(settings: Mapping[str, str], store: str, path: str) -> KeyStore:
     try:
         return read_pkcs12(path, settings.get(f"ssl.{store}.password", ""))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+    except ValueError as error:
         raise _error(
-            f"ssl.{store}.location={path} cannot be used: {reason}.",
+            f"ssl.{store}.location={path} cannot be used: {error}.",
             f"Check the file and ssl.{store}.password; for a PEM file set ssl.{store}.type=PEM.",
         ) from None
 

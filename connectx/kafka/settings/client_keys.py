@@ -209,9 +209,8 @@ def _is_pem(path: str, stated: str) -> bool:
 def _read(setting: str, path: str, password: str) -> KeyStore:
     try:
         return read_pkcs12(path, password)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+    except ValueError as error:
         raise ClientSettingError(
-            f"{setting}.location={path} cannot be used: {reason}.",
+            f"{setting}.location={path} cannot be used: {error}.",
             next_step=f"Check the file and {setting}.password; for a PEM file set {setting}.type=PEM.",
         ) from None
