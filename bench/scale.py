@@ -97,9 +97,6 @@ def _at_size(workers: int, tasks: int, connectors: int) -> Figures:
     yield from _measure_rebalances(group, workers)
 
 
-# --------------------------------------------------------------------------------------------------- internal topics
-
-
 def config_topic(connectors: int, tasks: int) -> list[ConfigRecord]:
     """What a topic holds after every connector was created, as records."""
     records: list[ConfigRecord] = []
@@ -152,9 +149,6 @@ def _measure_status_log(group: Group, connectors: int, tasks: int) -> Figures:
             group.deliver(StatusRecordRead(record))
 
     yield {"phase": "status topic read", "cpu_s": _cpu_s(read), "records": len(wire)}
-
-
-# -------------------------------------------------------------------------------------------------------- rebalances
 
 
 def _measure_rebalances(group: Group, workers: int) -> Figures:
@@ -267,8 +261,6 @@ class Group:
     def deliver(self, stimulus: Any) -> None:
         """Hand a stimulus to the core, and answer what it orders where a rebalance waits for the answer."""
         self._carry_out(self.core.handle(stimulus, self.now_ms).effects)
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _carry_out(self, effects: list[Any]) -> None:
         for effect in effects:

@@ -114,9 +114,6 @@ def _html_cells(values: Iterable[object]) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------------------- secrets
-
-
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration fit for logs and text forms: secrets in values, and values of secret keys, are `[hidden]`."""
 
@@ -132,9 +129,6 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 def masked_text(text: str) -> str:
     """Text, such as a trace, with the passwords that stand in URLs `[hidden]`."""
     return _URL_QUERY_PASSWORD.sub(r"\1[hidden]", _URL_PASSWORD.sub(r"\1[hidden]@", text))
-
-
-# --------------------------------------------------------------------------------------------------- whole objects
 
 
 @dataclass(frozen=True, slots=True)

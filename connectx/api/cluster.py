@@ -166,8 +166,6 @@ class Cluster(FaultVerbs, ConnectCluster):
             with step(show, f"Connecting to Spark at {self._spark.settings.shown}"):
                 self._spark.get()
 
-    # ------------------------------------------------------------------------------------------------- connectors
-
     def create(
         self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
     ) -> Connector:
@@ -182,8 +180,6 @@ class Cluster(FaultVerbs, ConnectCluster):
             if self._isolation == "process" and isinstance(value, type) and not is_importable(value):
                 raise ClassNotImportableError(f"{value.__module__}.{value.__qualname__}")
         return super()._as_text(config)
-
-    # ---------------------------------------------------------------------------------------------------- workers
 
     def add_worker(self, timeout: float | None = 30.0, *, config: Mapping[str, Any] | None = None) -> Worker:
         """Start another worker. It joins the group, which rebalances.
@@ -215,8 +211,6 @@ class Cluster(FaultVerbs, ConnectCluster):
     def wait_stable(self, timeout: float = STABLE_S) -> None:
         """Wait until all running workers that are not cut off agree on one generation and have started their work."""
         self._running().wait_stable([worker for worker in self.workers if worker.is_healthy], timeout)
-
-    # ------------------------------------------------------------------------------------------------- everything
 
     @property
     def bootstrap_servers(self) -> str:
@@ -308,8 +302,6 @@ class Cluster(FaultVerbs, ConnectCluster):
             super().close()
         finally:
             atexit.unregister(self.close)
-
-    # ---------------------------------------------------------------------------------------------------- starting
 
     def _start(self, workers: int, join: bool, progress: Progress) -> None:
         clients = ClientConfigs(self._config, "cluster", self._config.bootstrap_servers)

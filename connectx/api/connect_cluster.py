@@ -129,8 +129,6 @@ class ConnectCluster(ABC):
         self._panel: Any = None
         self._closed = False
 
-    # ------------------------------------------------------------------------------------------------- connectors
-
     def create(
         self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
     ) -> Connector:
@@ -216,8 +214,6 @@ class ConnectCluster(ABC):
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         """The values as the strings that Kafka Connect has."""
         return {key: self._plugins.as_text(value) for key, value in config.items()}
-
-    # ------------------------------------------------------------------------------------------------- everything
 
     @abstractmethod
     def overview(self) -> dict[str, object]:
@@ -445,8 +441,6 @@ class ConnectCluster(ABC):
     def _check_open(self) -> None:
         if self._closed:
             raise ClusterClosedError("This cluster is closed.", next_step=self._new_one)
-
-    # ------------------------------------------------------------------------------------------------------- forms
 
     @abstractmethod
     def _worker_rows(self) -> list[Row]:

@@ -63,8 +63,6 @@ class Connector:
         self._lost = lost
         self._notes = notes
 
-    # ---------------------------------------------------------------------------------------------------- reading
-
     def status(self) -> dict[str, Any]:
         """State of the connector and its tasks, in the shape of Kafka Connect's REST.
 
@@ -107,8 +105,6 @@ class Connector:
     def validate(self, changes: Config | None = None) -> dict[str, Any]:
         """Check the configuration, with `changes` merged into it, without applying it; the shape is that of REST."""
         return self._client.validate(_merged(self._client.config(self.name), changes or {}))
-
-    # ----------------------------------------------------------------------------------------------------- verbs
 
     def pause(self) -> None:
         """Ask for PAUSED: tasks stay assigned and do nothing."""
@@ -176,8 +172,6 @@ class Connector:
             trace,
             next_step="Repair the cause, then restart(include_tasks=True, only_failed=True).",
         )
-
-    # ----------------------------------------------------------------------------------------------------- forms
 
     def row(self) -> dict[str, object]:
         """One line of a table of connectors."""

@@ -176,8 +176,6 @@ class Peeker:
         only = settings.topics[0] if len(settings.topics) == 1 else None
         return DeadLetters(found, sink, topic, lambda letters: self._send(sink, letters, only))
 
-    # ------------------------------------------------------------------------------------------------- reading
-
     def _records(self, topic: str, rows: int, where: Callable[[Any], bool] | None) -> list[Record]:
         import pyarrow as pa
 
@@ -240,8 +238,6 @@ class Peeker:
 
     def _resolved(self, connector: str) -> Mapping[str, str | None]:
         return self.plugins.providers(self.config).resolve(self.client.config(connector))
-
-    # ------------------------------------------------------------------------------------------------- sending
 
     def _send(self, sink: str, letters: Sequence[Record], only: str | None) -> None:
         import pyarrow as pa

@@ -51,8 +51,6 @@ class Worker:
         self._cut: Direction | None = None
         self._delays: list[threading.Event] = []
 
-    # ---------------------------------------------------------------------------------------------------- facts
-
     @property
     def name(self) -> str:
         """Its name in this cluster: worker-1, worker-2, ..."""
@@ -150,8 +148,6 @@ class Worker:
     def recording(self, reason: str) -> Recording | None:
         """Return the latest steps of its core, without secrets; None if it keeps none."""
         return self._handle.recording(reason)
-
-    # --------------------------------------------------------------------------------------------------- faults
 
     def kill(self) -> None:
         """End it without leaving the group: connections drop, nothing is committed or aborted. Nothing if it has ended.
@@ -305,8 +301,6 @@ class Worker:
     def _injected(self, fault: str, **details: Any) -> None:
         tasks = tuple(str(task) for task in self._handle.task_metrics())
         self._record(injected(fault, **details, tasks=tasks), self.name)
-
-    # --------------------------------------------------------------------------------------------------- forms
 
     def handover(self, *, any_left: bool) -> str:
         """Describe where the work of an ended worker is; `any_left`: another worker can take it over."""

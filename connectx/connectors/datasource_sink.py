@@ -85,8 +85,6 @@ class DataSourceSink(SinkConnector):
             self._jobs: dict[str, DataSourceWriter] = {}
             self.use(f"The data source {found.name()}", values["flush.size"])
 
-        # -------------------------------------------------------------------------------------------- bulk lane
-
         def plan(self, token: str, topic: str) -> WriterPlan:
             """A writer for the columns so far.
 
@@ -124,8 +122,6 @@ class DataSourceSink(SinkConnector):
             """Let the writer abort."""
             if (writer := self._jobs.pop(token, None)) is not None:
                 writer.abort(list(messages))
-
-        # ------------------------------------------------------------------------------------------ inner parts
 
         def write_out(self, tables: Sequence[pa.Table], schema: pa.Schema, ranges: Ranges) -> None:
             """One writer, one message.

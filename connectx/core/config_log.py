@@ -158,8 +158,6 @@ class ConfigLog:
             dict(self._last_commits),
         )
 
-    # ------------------------------------------------------------------------------------------------- replay
-
     def apply(self, log_offset: int, record: ConfigRecord) -> list[ConfigChange]:
         """Apply the record at `log_offset` (int64) and return its changes, in order; most often one.
 
@@ -265,8 +263,6 @@ class ConfigLog:
         if not is_pending:
             self._pending_fencing.discard(connector)
         return changes
-
-    # ------------------------------------------------------------------------------------------------ queries
 
     def connectors(self) -> tuple[str, ...]:
         """Names of all connectors, sorted."""

@@ -101,8 +101,6 @@ class ConfigWriter:
     claim: Claim = Claim.NONE
     queue: list[ConfigWrite] = field(default_factory=list)
 
-    # ---------------------------------------------------------------------------------------------- operations
-
     def create_connector(
         self, connector: str, properties: Mapping[str, str | None], initial_state: TargetState | None, origin: Origin
     ) -> None:
@@ -183,8 +181,6 @@ class ConfigWriter:
         """A logger's level on every worker (KIP-976): an ordinary write of any worker."""
         self._enqueue(ConfigWrite(WriteKind.LOGGER_LEVEL, origin, "", (Batch((record,), privileged=False),)))
 
-    # ------------------------------------------------------------------------------------------------- answers
-
     def on_written(self, stimulus: ConfigRecordsWritten) -> None:
         """A batch was appended, or not: read it back."""
         self.context.timers.cancel(WorkerTimer.WRITE_LIMIT)
@@ -219,8 +215,6 @@ class ConfigWriter:
             self._end(write, 500, f"Failed to read back the config topic: {stimulus.error}")
         self._proceed()
 
-    # ------------------------------------------------------------------------------------------ rights, and the end
-
     def set_claim(self, claim: Claim) -> None:
         """The leader's rights have changed: privileged operations wait, continue, or are refused.
 
@@ -239,8 +233,6 @@ class ConfigWriter:
         """The worker ends: what has not begun can be retried elsewhere (503), the rest has an unknown outcome (500)."""
         for write in list(self.queue):
             self._end(write, 500 if self._is_begun(write) else 503, error)
-
-    # ---------------------------------------------------------------------------------------------- inner moves
 
     def _enqueue(self, write: ConfigWrite) -> None:
         self.queue.append(write)

@@ -100,8 +100,6 @@ class Connectors:
     writer: ConfigWriter
     lives: dict[str, ConnectorLife] = field(default_factory=dict)
 
-    # ------------------------------------------------------------------------------------------------- orders
-
     def start(self, connector: str, cause: Cause) -> None:
         """Start an assigned connector that is not there yet; one that is stopping starts when it has stopped."""
         context, life = self.context, self.lives.get(connector)
@@ -155,8 +153,6 @@ class Connectors:
         """True when the instance here has failed."""
         life = self.lives.get(connector)
         return life is not None and life.phase is ConnectorPhase.FAILED
-
-    # ------------------------------------------------------------------------------------------------- answers
 
     def on_started(self, stimulus: ConnectorStarted) -> None:
         """The instance runs, or rests as its target state asks."""
@@ -240,8 +236,6 @@ class Connectors:
         life = self._started(key.connector, key.instance)
         if life is not None:
             self._generate(life)
-
-    # ---------------------------------------------------------------------------------------------- inner moves
 
     def _stop(self, connector: str, cause: Cause, again: StartAgain | None) -> None:
         life = self.lives.get(connector)

@@ -8,7 +8,7 @@ from typing import Final
 
 from connectx.core.config_log import ConfigLog
 from connectx.core.ignored import Ignored
-from connectx.core.messages import Effect, Step, WriteStatus
+from connectx.core.messages import Effect, WorkerStep, WriteStatus
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import Pending, Waiting
 from connectx.core.settings import CoreSettings
@@ -92,7 +92,7 @@ class Context:
     group: GroupView = field(default_factory=GroupView)
     phase: WorkerPhase = WorkerPhase.STARTING
     now_ms: int = 0
-    step: Step = field(default_factory=Step)
+    step: WorkerStep = field(default_factory=WorkerStep)
     pending: Pending = field(default_factory=Pending)
     signals: list[Signal] = field(default_factory=list)
     """What parts have reported and `WorkerCore` has not routed yet; none between two steps."""

@@ -139,8 +139,6 @@ class FencingRounds:
         for connector in sorted(self.rounds):
             self.cancel(connector, error, status)
 
-    # ---------------------------------------------------------------------------------------------- inner moves
-
     def _fence(self, fencing: FencingRound, recorded: int) -> None:
         group_id = self.context.settings.worker.group_id
         ids = tuple(f"{group_id}-{fencing.connector}-{number}" for number in range(recorded))

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from connectx.model.group import Assignment, MemberMetadata
 
-# ---------------------------------------------------------------------------------------------- effects
-
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
@@ -57,9 +55,6 @@ class SendLeaveGroup:
 
     request_id: int
     member_id: str
-
-
-# ---------------------------------------------------------------------------------------------- stimuli
 
 
 @dataclass(frozen=True, slots=True)

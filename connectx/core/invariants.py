@@ -127,9 +127,6 @@ def broken_rules(core: Parts, before: Marks | None = None) -> tuple[BrokenRule, 
     return tuple(found)
 
 
-# ------------------------------------------------------------------------------------------- connectors and tasks
-
-
 def _assigned_only(core: Parts) -> Iterator[str]:
     work = core.context.group.work
     for connector, life in core.connectors.lives.items():
@@ -201,9 +198,6 @@ def _request_in_phase(core: Parts) -> Iterator[str]:
     for connector, host in core.connectors.lives.items():
         if host.request_id is not None and host.phase is ConnectorPhase.STOPPING:
             yield f"connector {connector} is stopping and waits for request {host.request_id}"
-
-
-# -------------------------------------------------------------------------------------------- requests and timers
 
 
 def pending_requests(core: Parts) -> list[int]:
@@ -287,9 +281,6 @@ _STATES_OF_TIMER: Final[Mapping[GroupTimer, tuple[MembershipState, ...]]] = {
 }
 
 
-# --------------------------------------------------------------------------------------------------- config topic
-
-
 def _queue_moves(core: Parts) -> Iterator[str]:
     for number, write in enumerate(core.writer.queue):
         if number > 0 and write.request_id is not None:
@@ -348,9 +339,6 @@ def _claim_is_awaited(core: Parts) -> Iterator[str]:
             yield "the claim is pending, and nothing claims it"
     elif leadership.claim_request is not None:
         yield f"the claim is {claim}, and request {leadership.claim_request} claims it"
-
-
-# ---------------------------------------------------------------------------------------------------------- group
 
 
 def _settled_member(core: Parts) -> Iterator[str]:

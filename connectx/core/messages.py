@@ -11,17 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from connectx.core.group_messages import GroupEffect, GroupStimulus
-from connectx.core.ignored import Ignored
 from connectx.core.replies import Body
+from connectx.core.step import Step
 from connectx.core.timer_keys import TimerKey
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
-from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.status_records import StatusRecord
-
-# ------------------------------------------------------------------------------------------------------- timers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +36,6 @@ class TimerFired:
 
     key: TimerKey
     token: int
-
-
-# ---------------------------------------------------------------------------------------------- config topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +113,6 @@ class ConfigRecordsWritten:
     fenced: bool = False
 
 
-# ---------------------------------------------------------------------------------------------- status topic
-
-
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
     """Append to the status topic, without an answer; the driver retries while it can."""
@@ -142,9 +133,6 @@ class InternalTopicsFailed:
     """Reading or writing the internal topics has ended permanently. The driver ends the worker; no core takes this."""
 
     error: str
-
-
-# ------------------------------------------------------------------------------------- connectors on this worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +243,6 @@ class TaskConfigsSent:
     error: str | None = None
 
 
-# ------------------------------------------------------------------------------------------ tasks on this worker
-
-
 @dataclass(frozen=True, slots=True)
 class PrepareTask:
     """Create the task's runtime (own thread, plugins, no clients yet): answered by TaskPrepared or TaskFailed."""
@@ -366,9 +351,6 @@ class TopicUsed:
     topic: str
 
 
-# ---------------------------------------------------------------------------------------------------- fencing
-
-
 @dataclass(frozen=True, slots=True)
 class SendFenceRequest:
     """PUT /connectors/{c}/fence at the leader, signed; answered by FenceRequestAnswered."""
@@ -434,9 +416,6 @@ class SessionKeyCreated:
     creation_timestamp_ms: int = 0
 
 
-# --------------------------------------------------------------------------------------------------- requests
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request from REST or the worker's owner."""
@@ -473,9 +452,6 @@ class Forwarded:
 
 Reply = Done | Refused | Forwarded
 """Answer to a Request: each gets one."""
-
-
-# ------------------------------------------------------------------------------------------------ the worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,10 +545,4 @@ Posted = Stimulus | InternalTopicsFailed
 """What is posted to a worker's mailbox."""
 
 
-@dataclass(slots=True)
-class Step:
-    """Outcome of handling one stimulus, in order. `ignored` is why the core took nothing from it, None if it did."""
-
-    transitions: list[Transition] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    ignored: Ignored | None = None
+WorkerStep = Step[Effect]

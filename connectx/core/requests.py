@@ -54,8 +54,6 @@ class RequestHandler:
     planned: dict[int, replies.ConnectorStatus] = field(default_factory=dict)
     """Replies to restart requests whose command is being written, by request id."""
 
-    # ------------------------------------------------------------------------------------------- what comes in
-
     def on_request(self, request: Request) -> None:
         """Answer, forward, refuse, or begin what the request needs."""
         request_id, verb = request.request_id, request.verb
@@ -155,8 +153,6 @@ class RequestHandler:
         phase = self.context.phase
         return phase is WorkerPhase.RUNNING or (phase is WorkerPhase.STOPPING and isinstance(verb, _WhileStopping))
 
-    # ----------------------------------------------------------------------------------------- from the snapshot
-
     def _on_topics(self, request_id: int, verb: verbs.Topics | verbs.ResetTopics) -> None:
         settings, topics = self.context.settings.worker, list(self.context.status.topics(verb.connector))
         if not settings.topic_tracking_enable:
@@ -205,8 +201,6 @@ class RequestHandler:
         else:
             self._answer(request_id, verb, 200, status)
 
-    # ------------------------------------------------------------------------------------------------ the leader
-
     def _is_for_leader(self, request_id: int) -> bool:
         """True when this worker leads; otherwise the request was answered or forwarded."""
         group = self.context.group
@@ -236,8 +230,6 @@ class RequestHandler:
             case _:
                 assert_never(verb)
 
-    # ------------------------------------------------------------------------------------------------ internal
-
     def _on_internal(self, request_id: int, verb: verbs.PutTaskConfigs | verbs.Fence) -> None:
         if (refusal := self._signature_error(verb)) is not None:
             self._refuse(request_id, *refusal)
@@ -253,8 +245,6 @@ class RequestHandler:
         return self.context.settings.check_signature(
             self.context.session_key, verb.body, verb.signature, verb.algorithm
         )
-
-    # ------------------------------------------------------------------------------- restarts, offsets (read first)
 
     def _read_first(self, request_id: int, verb: ReadsFirst) -> None:
         if _is_of_leader(verb):

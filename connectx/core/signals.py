@@ -14,8 +14,6 @@ from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from connectx.model.ids import TaskId
 
-# ------------------------------------------------------------------------------------ writes to the config topic
-
 
 class WriteKind(StrEnum):
     """Operations on the config topic."""
@@ -81,9 +79,6 @@ class WriteOutcome:
     fenced: bool = False
 
 
-# ---------------------------------------------------------------------------------------------- fencing rounds
-
-
 @dataclass(frozen=True, slots=True)
 class LocalWaiter:
     """A task of the leader itself waits for the round."""
@@ -109,9 +104,6 @@ class FencingOutcome:
     waiter: Waiter
     status: int
     error: str | None
-
-
-# ---------------------------------------------------------------------------------------------- the membership
 
 
 @dataclass(frozen=True, slots=True)

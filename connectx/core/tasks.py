@@ -129,8 +129,6 @@ class Tasks:
     def __post_init__(self) -> None:
         self.takeovers = Takeovers(self.context)
 
-    # ------------------------------------------------------------------------------------------------- orders
-
     def start(self, task: TaskId, cause: Cause) -> None:
         """Start an assigned task that is not there yet; one that is stopping starts when it has stopped.
 
@@ -201,8 +199,6 @@ class Tasks:
         """True when the task's instance here has failed."""
         life = self.lives.get(task)
         return life is not None and life.phase is TaskPhase.FAILED
-
-    # ------------------------------------------------------------------------------------------------- answers
 
     def on_prepared(self, stimulus: TaskPrepared) -> None:
         """Plugins are sound: an exactly-once source task asks for a fencing round, any other begins."""
@@ -324,8 +320,6 @@ class Tasks:
         life = self._reported(key.task, key.instance, TaskPhase.FAILED)
         if life is not None and life.restart_cause is not None:
             self._stop(life.task, life.restart_cause, StartAgain(life.restart_cause, is_restart=True))
-
-    # ---------------------------------------------------------------------------------------------- inner moves
 
     def _prepare(
         self,

@@ -56,7 +56,6 @@ from connectx.core.messages import (
     SetLoggerLevel,
     ShutdownRequested,
     StatusRecordRead,
-    Step,
     Stimulus,
     TaskConfigsGenerated,
     TaskConfigsSent,
@@ -70,6 +69,7 @@ from connectx.core.messages import (
     TopicUsed,
     WorkerShutDown,
     WorkerStarted,
+    WorkerStep,
 )
 from connectx.core.pending import (
     AssignmentRead,
@@ -172,10 +172,10 @@ class WorkerCore:
             self.context, self.writer, self.fencing, self.leadership, self.connectors, self.tasks
         )
 
-    def handle(self, stimulus: Stimulus, now_ms: int) -> Step:
+    def handle(self, stimulus: Stimulus, now_ms: int) -> WorkerStep:
         """Apply one stimulus; return transitions and effects. `now_ms` never goes back."""
         self.context.now_ms = now_ms
-        self.context.step = Step()
+        self.context.step = WorkerStep()
         if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):
             self._dispatch(stimulus)
             self._settle()
@@ -230,8 +230,6 @@ class WorkerCore:
     def marks(self) -> Marks:
         """Return the values that never go back, for `check` after the next step."""
         return marks_of(self)
-
-    # ------------------------------------------------------------------------------------------------- dispatch
 
     def _dispatch(self, stimulus: Stimulus) -> None:  # one line per stimulus: a table
         match stimulus:
@@ -365,8 +363,6 @@ class WorkerCore:
             case _:
                 assert_never(signal)
 
-    # ----------------------------------------------------------------------------------------------- life cycle
-
     def _on_worker_started(self) -> None:
         if self.context.phase is WorkerPhase.STARTING:
             self.context.move(WorkerPhase.RUNNING)
@@ -435,8 +431,6 @@ class WorkerCore:
             case _:
                 assert_never(key)
 
-    # --------------------------------------------------------------------------------------------- config topic
-
     def _on_config_record(self, stimulus: ConfigRecordRead) -> None:
         for change in self.context.config.apply(stimulus.log_offset, stimulus.record):
             if self.context.phase is WorkerPhase.RUNNING:
@@ -473,8 +467,6 @@ class WorkerCore:
         self.connectors.on_tasks_committed(connector)
         self.leadership.empty_stopped(connector)
         self.rebalance.request_rejoin(causes.TaskConfigsChanged(connector))
-
-    # ------------------------------------------------------------------------------------------------- outcomes
 
     def _on_written(self, outcome: WriteOutcome) -> None:
         if outcome.fenced:

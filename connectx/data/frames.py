@@ -73,9 +73,6 @@ def named_schema(schema: pa.Schema, columns: StructType) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-# ------------------------------------------------------------------------------------------------------- to Spark
-
-
 def _element(kind: pa.DataType) -> pa.Field | None:
     """Field of a list's elements or a map's values."""
     if pa.types.is_map(kind):
@@ -118,9 +115,6 @@ def _type_with_metadata(kind: DataType, of: pa.DataType) -> DataType:
         case MapType() if element is not None:
             return MapType(kind.keyType, _type_with_metadata(kind.valueType, element.type), kind.valueContainsNull)
     return kind
-
-
-# ----------------------------------------------------------------------------------------------------- from Spark
 
 
 def _named(field: pa.Field, metadata: Mapping[str, Any], kind: DataType) -> pa.Field:

@@ -248,8 +248,6 @@ class _Flow:
     def _share(self) -> float:
         return min(max(self.watched.records, self.rows_out) / self.file.rows, 1.0)
 
-    # ------------------------------------------------------------------------------------------ what is broken when
-
     def _break(self) -> None:
         """Kill the source's worker, then add one, then kill a sink task's, each at its share of the flow."""
         share = self._share()

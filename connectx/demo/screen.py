@@ -73,9 +73,6 @@ def screen_for(stream: TextIO | None = None) -> Screen:
     return RichScreen() if stream.isatty() else PlainScreen(stream)
 
 
-# ------------------------------------------------------------------------------------------------------ plain
-
-
 class PlainScreen:
     """Few lines of plain text: what happens, and each quarter of the way."""
 
@@ -124,9 +121,6 @@ class PlainScreen:
     def _write(self, line: str) -> None:
         self._stream.write(f"{line}\n")
         self._stream.flush()
-
-
-# ------------------------------------------------------------------------------------------------------- rich
 
 
 class RichScreen:

@@ -126,8 +126,6 @@ class GroupConnection:
         if self._net is not None:
             self._net.abandon()
 
-    # ---------------------------------------------------------------------------------------- on the network thread
-
     async def _carry_out(self, effect: GroupEffect) -> None:
         try:
             await self._request(effect)

@@ -136,8 +136,6 @@ class SinkConsumer:
             ) from error
         self._fetcher.start()
 
-    # ----------------------------------------------------------------------------------------------------- read
-
     def poll(self, timeout_s: float, max_records: int) -> FetchedRecords | None:
         """Wait for the first record, then take what is there; None when the time is over.
 
@@ -187,8 +185,6 @@ class SinkConsumer:
         """High watermarks of the latest fetches; sends no request."""
         return self._fetcher.high_watermarks(partitions)
 
-    # --------------------------------------------------------------------------------------------------- commit
-
     def commit(self, offsets: Mapping[TopicPartition, int], sequence: int) -> None:
         """Begin a commit; the listener gets its outcome, here or in a later `poll`."""
         self._commits.append(sequence)
@@ -206,8 +202,6 @@ class SinkConsumer:
             return _commit_error(error.args[0])
         return next((_commit_error(answer.error) for answer in answers if answer.error is not None), None)
 
-    # ------------------------------------------------------------------------------------------------------ end
-
     def close(self) -> None:
         """Leave the group."""
         self._fetcher.close()
@@ -222,8 +216,6 @@ class SinkConsumer:
         """Close as a killed process would: sockets drop, nothing is committed, the group is not left."""
         self._fetcher.abandon()
         self._consumer = None
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _live(self) -> Consumer:
         if self._consumer is None:

@@ -14,8 +14,6 @@ from connectx.model.json_values import from_json, record_to_json
 from connectx.model.states import State, TargetState
 from connectx.views import Shown
 
-# ------------------------------------------------------------------------------------------ a worker joins the group
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WorkerStarts(Shown):
@@ -110,9 +108,6 @@ class RevokedWorkStopped(Shown):
     """Revoked work has stopped, so the leader can assign it."""
 
 
-# ------------------------------------------------------------------------------------------ a member is lost, or ends
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class ConfigUnreadable(Shown):
     """The config topic could not be read to its end."""
@@ -142,9 +137,6 @@ class OutsideGroup(Shown):
 @dataclass(frozen=True, slots=True, repr=False)
 class ProcessEnded(Shown):
     """The process of the worker has ended."""
-
-
-# --------------------------------------------------------------------------------------------- work starts or stops
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -239,9 +231,6 @@ class TakenSilently(Shown):
     worker: str
 
 
-# ------------------------------------------------------------------------------------- an exactly-once start is refused
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class NewerTaskConfigs(Shown):
     """Newer task configs are in the config topic (KIP-618)."""
@@ -255,9 +244,6 @@ class TaskCountMissing(Shown):
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskReassigned(Shown):
     """The task is not assigned to this worker any more."""
-
-
-# -------------------------------------------------------------------------------------------------------- the leader
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -278,9 +264,6 @@ class RevocationsFollow(Shown):
 @dataclass(frozen=True, slots=True, repr=False)
 class FormerLeaderFenced(Shown):
     """The former leader's producer is fenced."""
-
-
-# ------------------------------------------------------------------------------------------------ a fenced producer
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -318,9 +301,6 @@ class TakeoverUnknown(Shown):
 
     task: TaskId
     newer_epoch: int | None
-
-
-# ------------------------------------------------------------------------------------------- transactions and records
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -384,9 +364,6 @@ class RecordsFailed(Shown):
     error: str
 
 
-# ------------------------------------------------------------------------------------------------------------- lanes
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class BulkModeSet(Shown):
     """`bulk.mode` decides: never or always."""
@@ -441,9 +418,6 @@ class NothingPolled(Shown):
 @dataclass(frozen=True, slots=True, repr=False)
 class LagUnknown(Shown):
     """The first choice of a sink, before its lag is known."""
-
-
-# ------------------------------------------------------------------------------------------ threads, faults, old files
 
 
 @dataclass(frozen=True, slots=True, repr=False)

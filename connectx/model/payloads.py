@@ -19,8 +19,6 @@ from connectx.model.json_values import from_json
 from connectx.model.states import State, TargetState
 from connectx.views import Shown
 
-# ------------------------------------------------------------------------------------------------- cluster and workers
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Payload(Shown):
@@ -134,9 +132,6 @@ class FaultFailed(_Payload):
     chaos_fault: int | None = None
 
 
-# ----------------------------------------------------------------------------------------------------------- the group
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class RebalanceStarted(_Payload):
     """The worker prepares to join the group."""
@@ -226,9 +221,6 @@ class LeadershipFenced(_Payload):
     error: str
 
 
-# ---------------------------------------------------------------------------------------------------- the config topic
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectorConfigured(_Payload):
     """A configuration was read. `config_offset` is one past the record's offset, as the group counts."""
@@ -302,9 +294,6 @@ class RestartRequested(_Payload):
     config_offset: int | None = None
 
 
-# ------------------------------------------------------------------------------------------------------------- fencing
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class FencingStarted(_Payload):
     """The leader fences the producers of a connector's older tasks."""
@@ -328,9 +317,6 @@ class FencingFailed(_Payload):
 
     kind: ClassVar = EventKind.FENCING_FAILED
     error: str
-
-
-# ------------------------------------------------------------------------------------------------ connectors and tasks
 
 
 class StepName(StrEnum):
@@ -392,9 +378,6 @@ class TaskEnded(_Payload):
     kind: ClassVar = EventKind.TASK_ENDED
     has_reason: ClassVar = True
     instance: int | None = None
-
-
-# ---------------------------------------------------------------------------------------------------------------- data
 
 
 class Unknown(Enum):

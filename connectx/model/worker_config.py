@@ -206,8 +206,6 @@ def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-# ------------------------------------------------------------------------------------------------ notebook profile
-
 _EMBEDDED: Final = (
     ("group.id", "connectx", "a group needs a name"),
     ("session.timeout.ms", "3000", "a dead worker is noticed while one watches"),

@@ -122,8 +122,6 @@ class Plugins:
             return self.register(value)
         return to_text(list(value) if isinstance(value, tuple) else value)
 
-    # ----------------------------------------------------------------------------------------------- connectors
-
     def connector_class(self, name: str) -> type[Connector]:
         """Class for a value of `connector.class`.
 
@@ -191,8 +189,6 @@ class Plugins:
             )
         return tuple(task_properties(type(connector), config, task) for task in generated)
 
-    # ----------------------------------------------------------------------------------------------------- tasks
-
     def create_task(self, connector_config: Mapping[str, str | None]) -> SourceTask | SinkTask:
         """A new instance of the connector's task class; it is not started.
 
@@ -203,8 +199,6 @@ class Plugins:
         cls = self.connector_class(connector_config.get("connector.class") or "")
         cls.check_requirements()
         return task_class(cls)()
-
-    # ------------------------------------------------------------------------------------------------ converters
 
     def converter_class(self, name: str) -> type[Converter]:
         """Class for a value of `key.converter` or `value.converter`.
@@ -273,8 +267,6 @@ class Plugins:
         given = {key: text for key, text in with_prefix(settings, "header.converter.").items() if text is not None}
         return HeaderConverter(None if cls is None else cls(given))
 
-    # ------------------------------------------------------------------------------------------- transformations
-
     def transform_class(self, kind: Kind, name: str) -> type[Transform] | type[Predicate]:
         """Class for a value of `transforms.<alias>.type` or `predicates.<alias>.type`.
 
@@ -292,8 +284,6 @@ class Plugins:
             ConfigError: wrong settings.
         """
         return chain_of(connector_config, self.transform_class)
-
-    # ------------------------------------------------------------------------------------------------- what is there
 
     def config_of(self, name: str) -> ConfigDef:
         """Keys of a plugin: a connector (with those of all of its kind), converter, transformation or predicate.

@@ -187,8 +187,6 @@ class _Validation:
     def _good(self, name: str) -> bool:
         return not self.values[name].errors
 
-    # ------------------------------------------------------------------------------------------ source and sink
-
     def _check_source(self) -> None:
         if self.worker.topic_creation_enable:
             self._take(topic_creation_config(self.config))
@@ -258,8 +256,6 @@ class _Validation:
         for name, messages in problems.items():
             self._say(name, *messages)
 
-    # ------------------------------------------------------------------------------------- converters, transforms
-
     def _check_converter(self, side: str) -> None:
         name = f"{side}.converter"
         given = self.config.get(name)
@@ -299,8 +295,6 @@ class _Validation:
                     self._say(name, *error.problems)
                 except Exception as error:
                     self._say(name, invalid_value(name, given, _unexpected(error)))
-
-    # ------------------------------------------------------------------------------------------ client overrides
 
     def _check_overrides(self, is_source: bool) -> None:
         has_dead_letters = bool((self.config.get("errors.deadletterqueue.topic.name") or "").strip())

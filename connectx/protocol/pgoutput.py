@@ -203,8 +203,6 @@ class Messages:
         """The bytes of a message."""
         return bytes(self.buffer[self._starts[number] : self._ends[number]])
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _row(self, numbers: Any, at: Any, ends: Any, present: Any, width: int) -> tuple[list[Texts], Any]:
         """Read a row, which begins with its mark, in the messages where it is present; returns where each ends."""
         if not present.all():

@@ -21,9 +21,9 @@ from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
-from connectx.core.messages import Step
 from connectx.core.requests import RequestHandler
 from connectx.core.settings import CoreSettings
+from connectx.core.step import Step
 from connectx.core.takeovers import Takeovers
 from connectx.core.tasks import Tasks
 from connectx.model.worker_config import WorkerConfig

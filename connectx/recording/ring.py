@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connectx.core.context import WorkerPhase
-from connectx.core.messages import ConfigRecordRead, StatusRecordRead, Step, Stimulus
+from connectx.core.messages import ConfigRecordRead, StatusRecordRead, Stimulus, WorkerStep
 from connectx.core.settings import CoreSettings
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import SessionKeyRecord
@@ -57,7 +57,7 @@ class RecordedCore:
             replace(settings, connector_type_of=self._connector_type, check_signature=self._check_signature)
         )
 
-    def handle(self, stimulus: Stimulus, now_ms: int) -> Step:
+    def handle(self, stimulus: Stimulus, now_ms: int) -> WorkerStep:
         """As `WorkerCore.handle`; the step is recorded, also if it raises an error."""
         is_reading = self.core.context.phase is WorkerPhase.STARTING and not self._segments
         if self._max_bytes == 0 or (is_reading and isinstance(stimulus, ConfigRecordRead | StatusRecordRead)):
@@ -97,7 +97,9 @@ class RecordedCore:
             self._segments = [*self._segments[-1:], segment]
         return segment
 
-    def _keep(self, segment: _Segment, stimulus: Stimulus, now_ms: int, step: Step | None, error: str | None) -> None:
+    def _keep(
+        self, segment: _Segment, stimulus: Stimulus, now_ms: int, step: WorkerStep | None, error: str | None
+    ) -> None:
         effects = None if step is None else [encode(effect, self._mask) for effect in step.effects]
         ignored = None if step is None or step.ignored is None else str(step.ignored)
         signatures = tuple(self._signatures)

@@ -91,8 +91,6 @@ class RestClient(Shown):
         """Close the connections."""
         self._http.close()
 
-    # ---------------------------------------------------------------------------------------------- connectors
-
     def connectors(self) -> list[str]:
         """Names of all connectors, sorted."""
         return sorted(self._call("GET", "/connectors"))
@@ -211,8 +209,6 @@ class RestClient(Shown):
         """Forget the offsets of a stopped connector; returns the worker's message."""
         return str(self._call("DELETE", _path(connector, "offsets"))["message"])
 
-    # ----------------------------------------------------------------------------------------- plugins and workers
-
     def plugins(self, *, connectors_only: bool = True) -> list[dict[str, Any]]:
         """Plugins of a worker: class, type, version."""
         path = f"/connector-plugins?connectorsOnly={str(connectors_only).lower()}"
@@ -235,8 +231,6 @@ class RestClient(Shown):
     def metrics(self) -> str:
         """Metrics of a worker of connectx in Prometheus's text format. Kafka Connect has no such path."""
         return str(self._call("GET", "/metrics"))
-
-    # ------------------------------------------------------------------------------------------------------- calls
 
     def _wait_until_seen(self, connector: str, *, exists: bool) -> None:
         """The leader has answered; wait shortly until the worker that is asked first has read it too."""

@@ -112,8 +112,6 @@ class Resources:
         flags = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
         return await self._handler.answer(request, b"", verbs.RestartConnector(_connector(request), *flags))
 
-    # ------------------------------------------------------------------------------------- between workers (KIP-507)
-
     async def put_task_configs(self, request: Request) -> Response:
         """A worker publishes the task configurations that its connector made."""
         await self._require_sender(request)
@@ -128,8 +126,6 @@ class Resources:
         body = await self._handler.body(request)
         verb = verbs.Fence(_connector(request), body, *_signature(request))
         return await self._handler.answer(request, body, verb)
-
-    # --------------------------------------------------------------------------------------------- offsets (KIP-875)
 
     async def read_offsets(self, request: Request) -> Response:
         """Committed offsets of a connector."""
@@ -157,8 +153,6 @@ class Resources:
         message = await self._handler.blocking(self._services.reset_offsets, *_permitted(request, permit))
         return JSONResponse({"message": message})
 
-    # -------------------------------------------------------------------------------------------------- plugins
-
     async def plugins(self, request: Request) -> Response:
         """Connectors that this worker has, or every plugin."""
         connectors_only = request.query_params.get("connectorsOnly", "true").lower() == "true"
@@ -176,8 +170,6 @@ class Resources:
         if configured is not None and not _short(configured).endswith(_short(plugin)):
             raise bodies.bad_request(f"Included connector type {configured} does not match request type {plugin}")
         return JSONResponse(await self._handler.blocking(self._services.validate, config))
-
-    # -------------------------------------------------------------------------------------------------- shared
 
     async def _require_sender(self, request: Request) -> None:
         """A signature stands for a login, but only where the group's protocol has it verified (KIP-507)."""

@@ -160,8 +160,6 @@ class WorkerMetrics(Collector):
         yield from self._of_plugins()
         yield from self._of_events()
 
-    # ------------------------------------------------------------------------------------------------- counting
-
     def _on_state(self, transition: Transition, state: State, instance: int | None) -> None:
         subject = transition.connector or "", transition.task
         begun = subject, instance
@@ -194,8 +192,6 @@ class WorkerMetrics(Collector):
         revoked = Counter(name for member in computed.members.values() for name in member.revoked)
         self._duplicated += sum(1 for holders in revoked.values() if holders > 1)
         self._lost = len(computed.lost)
-
-    # -------------------------------------------------------------------------------------------------- showing
 
     def _of_worker(self) -> Iterator[Metric]:
         view = self._view()

@@ -170,8 +170,6 @@ class Worker:
         self._replies: dict[int, Future[Reply]] = {}
         self._request_ids = itertools.count(1)
 
-    # ----------------------------------------------------------------------------------------------- life cycle
-
     def start(self) -> None:
         """Bind REST, read the internal topics to their end, then join the group. Blocks until it may join.
 
@@ -297,8 +295,6 @@ class Worker:
         self._services.close()
         self._calls.close()
 
-    # ------------------------------------------------------------------------------------------------- requests
-
     def post(self, stimulus: Posted) -> None:
         """Hand a stimulus to the core, from any thread."""
         self._mailbox.post(stimulus)
@@ -342,8 +338,6 @@ class Worker:
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_exception(WorkerStoppedError(self.name, reason))
 
-    # ---------------------------------------------------------------------------------------- checks and recordings
-
     def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
         """Check the rules between the parts of its core, on the core's thread; a broken one writes the recording.
 
@@ -383,8 +377,6 @@ class Worker:
         else:
             steps = len(recording.entries)
             _log.error("%s: %s. Its last %d steps: connectx replay --core %s", self.name, reason, steps, path)
-
-    # ------------------------------------------------------------------------------------------------- the core
 
     def _handle(self, stimulus: Posted) -> None:
         assert self._recorded is not None

@@ -59,8 +59,6 @@ class Catalog:
     _levels: dict[str | None, str] = field(default_factory=dict)
     _modes: dict[str | None, str] = field(default_factory=dict)
 
-    # --------------------------------------------------------------------------------------------- from the topic
-
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Take over one record. What cannot be read is logged and left out, as it is by Confluent's registry."""
         try:
@@ -86,8 +84,6 @@ class Catalog:
                 for number, version in found.items():
                     if number <= int(value["version"]):
                         found[number] = replace(version, deleted=True)
-
-    # --------------------------------------------------------------------------------------------------- questions
 
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
         """Names of subjects with versions."""
@@ -170,8 +166,6 @@ class Catalog:
         if not found:
             raise refusals.subject_not_found(subject)
         return self._problems(asked, [self.version(subject, number)])
-
-    # ----------------------------------------------------------------------------------------------------- changes
 
     def register(self, subject: str, request: Mapping[str, Any], *, normalize: bool = False) -> Change:
         """A new version of a subject, or the one that has the schema."""
@@ -256,8 +250,6 @@ class Catalog:
     def remove_mode(self, subject: str | None) -> Change:
         """Remove the mode of a subject, or the global one."""
         return Change({"mode": self.mode(subject)}, [mode_record(subject, None)])
-
-    # ------------------------------------------------------------------------------------------------------ helpers
 
     def _of(self, subject: str, deleted: bool) -> list[Version]:
         found = self._versions.get(subject, {})

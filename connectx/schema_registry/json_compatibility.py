@@ -105,8 +105,6 @@ class _Comparison:
         if not self._are_compatible(update.parts[0], original.parts[0]):
             yield "NOT_TYPE_EXTENDED", f"{path}/not"
 
-    # ------------------------------------------------------------------------------------------------------- unions
-
     def _combined(self, original: Node, update: Node, path: str) -> Iterator[tuple[str, str]]:
         before, after = _distinct(original.parts), _distinct(update.parts)
         singles = len(original.parts) == 1, len(update.parts) == 1
@@ -127,8 +125,6 @@ class _Comparison:
         fitting = [[number for number, part in enumerate(after) if self._are_compatible(one, part)] for one in before]
         if _largest_matching(fitting) < min(sizes):
             yield "COMBINED_TYPE_SUBSCHEMAS_CHANGED", path
-
-    # ------------------------------------------------------------------------------------------------------ objects
 
     def _objects(self, original: Node, update: Node, path: str) -> Iterator[tuple[str, str]]:
         for name in original.properties.keys() & update.required - original.required:
@@ -194,8 +190,6 @@ class _Comparison:
             yield f"{name}_NARROWED", path
         elif before is not None and after is not None:
             yield from self.differences(before, after, path)
-
-    # ------------------------------------------------------------------------------------------------------- arrays
 
     def _arrays(self, original: Node, update: Node, path: str) -> Iterator[tuple[str, str]]:
         if original.items is not None and update.items is not None:

@@ -128,8 +128,6 @@ class SchemaStore:
         self._tail.close()
         self._admin.close()
 
-    # ----------------------------------------------------------------------------------------------------- helpers
-
     def _read(self, message: Message) -> None:
         key, value = message.key(), message.value()
         with self._state:

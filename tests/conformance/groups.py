@@ -70,8 +70,6 @@ class Groups(ABC):
     def offset(self) -> int | None:
         """The committed offset of that partition."""
 
-    # ------------------------------------------------------------------------------------------------------- verbs
-
     def uses(self, who: str, *settings: str) -> None:
         """session=2000 rebalance=2000 (ms), protocols=range,roundrobin, topics=a,b (what its metadata says)."""
         client = self._client(who)
@@ -160,8 +158,6 @@ class Groups(ABC):
         self.syncs(who)
         self.hears(leader)
         self.hears(who)
-
-    # ------------------------------------------------------------------------------------------------- inner parts
 
     def _client(self, who: str) -> Client:
         return self.clients.setdefault(who, Client())

@@ -113,8 +113,6 @@ class GroupsOnKafka(Groups):
         offsets = [partition.committed_offset for topic in reply.topics for partition in topic.partitions]
         return offsets[0] if offsets else None
 
-    # ------------------------------------------------------------------------------------------------- inner parts
-
     def _find(self) -> None:
         """Find the coordinator, and wait until it has read its groups."""
 

@@ -62,8 +62,6 @@ class Producers(ABC):
     def moves(self, who: str) -> None:
         """`coordinator moves`: another node takes the transactional ids over."""
 
-    # ------------------------------------------------------------------------------------------------------- verbs
-
     def inits(self, who: str, transactional_id: str, timeout_ms: str = str(TIMEOUT_MS)) -> str:
         self.ids[who] = transactional_id
         return self.init(who, transactional_id, int(timeout_ms))

@@ -172,8 +172,6 @@ class ProducersOnKafka(Producers):
     def moves(self, who: str) -> None:
         self.restart()
 
-    # ------------------------------------------------------------------------------------------------- inner parts
-
     def _call(self, who: str, call: Callable[[], object]) -> str:
         try:
             call()

@@ -32,8 +32,6 @@ class Requests(ABC):
     @abstractmethod
     def read(self, *, committed: bool) -> list[tuple[int, str]]: ...
 
-    # ------------------------------------------------------------------------------------------------------- verbs
-
     def inits(self, who: str) -> str:
         while (shown := self._init(-1, -1)) in RETRIABLE:
             pass
@@ -70,8 +68,6 @@ class Requests(ABC):
     def shows(self, who: str, isolation: str) -> str:
         found = self.read(committed=isolation == "committed")
         return " ".join(f"{value}@{log_offset}" for log_offset, value in found) or "nothing"
-
-    # ------------------------------------------------------------------------------------------------- inner parts
 
     @property
     def _target(self) -> TopicPartition:

@@ -37,8 +37,6 @@ class Broker:
         for coordinator in self.groups.values():
             coordinator.now_ms = now_ms
 
-    # ------------------------------------------------------------------------------------------------------ groups
-
     def group(self, group_id: str) -> Coordinator:
         """The coordinator of a group, of workers or of a sink's consumers."""
         return self.groups.setdefault(group_id, Coordinator(now_ms=self.transactions.now_ms))
@@ -51,8 +49,6 @@ class Broker:
     def move_coordinator(self, group_id: str = WORKER_GROUP) -> Answers:
         """Another node coordinates the group: who names the old one gets NOT_COORDINATOR until it asks `find`."""
         return self.group(group_id).move()
-
-    # ------------------------------------------------------------------------------------------------------ topics
 
     def log(self, topic: str, partition: int) -> Log:
         """One partition; it is there as soon as it is asked for."""
@@ -84,8 +80,6 @@ class Broker:
         for target, log in self.transactions.logs.items():
             if target.topic == topic:
                 log.compact(key)
-
-    # ------------------------------------------------------------------------------------------------ config topic
 
     @property
     def config_log(self) -> list[tuple[int, ConfigRecord]]:

@@ -100,8 +100,6 @@ class Coordinator:
     ids: int = 0
     now_ms: int = 0
 
-    # -------------------------------------------------------------------------------------------------- requests
-
     def find(self) -> int:
         """FindCoordinator: the node to ask from now on."""
         return self.node
@@ -199,8 +197,6 @@ class Coordinator:
         """False until somebody asked to join or committed."""
         return bool(self.generation or self.members or self.promised or self.offsets)
 
-    # --------------------------------------------------------------------------------------------- time and faults
-
     def expire(self) -> Answers:
         """Drop who was silent for too long, or did not join or sync in time."""
         answers: Answers = []
@@ -242,8 +238,6 @@ class Coordinator:
             member.last_seen_ms = self.now_ms
         self.node += 1
         return answers
-
-    # ------------------------------------------------------------------------------------------------- inner parts
 
     def _is_elsewhere(self, node: int | None) -> bool:
         return node is not None and node != self.node

@@ -132,8 +132,6 @@ class TransactionalBroker:
                     }
                 )
 
-    # ---------------------------------------------------------------------------------------------- coordinator
-
     def _init_producer_id(self, request: msg.InitProducerId) -> msg.ProducerIdGranted:
         assert request.transactional_id is not None
         found = self.ids.get(request.transactional_id)
@@ -246,8 +244,6 @@ class TransactionalBroker:
         for name in late:
             self._fence(self.ids[name])
         return late
-
-    # ----------------------------------------------------------------------------------------------- partitions
 
     def _append(self, node: int, request: msg.Produce, batch: msg.SequencedBatch, values: Sequence[Any]) -> str | None:
         if node != self.leader(batch.target):

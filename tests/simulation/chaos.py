@@ -115,8 +115,6 @@ class Chaos:
             for connector in world.broker.config.connectors():
                 self.ask(world.living[0], verbs.RestartConnector(connector, include_tasks=True, only_failed=True))
 
-    # -------------------------------------------------------------------------------------------------- requests
-
     def ask(self, worker: SimWorker, verb: Verb) -> None:
         self.asked += 1
         self.world.send(worker, verb, self.replies.append)

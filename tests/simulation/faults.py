@@ -55,8 +55,6 @@ class Faults:
             worker.unreadable = False
             worker.wake()
 
-    # --------------------------------------------------------------------------------------------------- workers
-
     def add(self) -> None:
         if len(self.world.living) < MOST_WORKERS:
             self.world.add_worker()
@@ -120,8 +118,6 @@ class Faults:
             worker.deliver(
                 ConnectorFailed(*key, "fails in this test") if fails else TaskReconfigurationRequested(*key), key
             )
-
-    # ----------------------------------------------------------------------------------------------------- Kafka
 
     def outage(self) -> None:
         """All of Kafka is away."""

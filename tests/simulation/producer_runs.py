@@ -61,8 +61,6 @@ class ProducerWorld:
         self._scheduled += 1
         heapq.heappush(self._events, (self.now_ms + delay_ms, self._scheduled, action))
 
-    # ---------------------------------------------------------------------------------------------------- network
-
     sends = receives = True
     broker_down = tasks_frozen = False
 
@@ -105,8 +103,6 @@ class ProducerWorld:
     def start_successor(self) -> None:
         self.history.append((self.now_ms, f"producer {self.newest.number + 1} starts"))
         self.newest = SimNumbers(self, self.newest.number + 1)
-
-    # ----------------------------------------------------------------------------------------------------- faults
 
     def act(self) -> None:
         """One fault; nothing is the quiet choice."""
@@ -161,8 +157,6 @@ class ProducerWorld:
         if self.broker.write_markers(TRANSACTIONAL_ID):
             self.history.append((self.now_ms, f"markers: {self.broker.ids[TRANSACTIONAL_ID].state.value}"))
             self.look()
-
-    # ----------------------------------------------------------------------------------------------------- checks
 
     def look(self) -> None:
         """Read on, as a read_committed reader does."""

@@ -61,8 +61,6 @@ class SimConsumer:
     def group(self) -> Coordinator:
         return self.world.broker.group(self.group_id)
 
-    # ------------------------------------------------------------------------------------------------------ requests
-
     def join(self) -> None:
         self.stable = False
         self.asked_ms = self.world.now_ms
@@ -169,8 +167,6 @@ class SimConsumer:
         elif outcome is Outcome.OK:
             self.heard_ms = self.world.now_ms
 
-    # ------------------------------------------------------------------------------------------------------- replies
-
     def hear(self, reply: GroupStimulus) -> None:
         """A reply is on its way, unless it gets lost."""
         if self.task.worker.receives and not self.world.broker_down and not self.world.loses_reply():
@@ -239,8 +235,6 @@ class SimConsumer:
                 shares[member] += [TopicPartition(topic, n) for n in range(first, first + count)]
                 first += count
         return {member: tuple(partitions) for member, partitions in shares.items()}
-
-    # ---------------------------------------------------------------------------------------------------- rebalances
 
     def lose(self) -> None:
         self.stable = False

@@ -95,8 +95,6 @@ class SimSink(SimTask):
         if self.consumer is not None:
             self.consumer.cut()
 
-    # ------------------------------------------------------------------------------------------------------- effects
-
     def effect(self, effect: Any) -> Any:  # a table: one line per effect
         match effect:
             case m.StartPlugin():
@@ -135,8 +133,6 @@ class SimSink(SimTask):
                 assert self.consumer is not None, "joined"
                 self.consumer.leave()
         return None
-
-    # ------------------------------------------------------------------------------------------------- poll, rebalance
 
     def begin_poll(self, poll: m.Poll) -> None:
         self.polling = poll
@@ -244,8 +240,6 @@ class SimSink(SimTask):
         self.fetches[self.fetched] = found
         return self.fetched
 
-    # ---------------------------------------------------------------------------------------------------- bulk lane
-
     def end_job(self, job: m.RunBulk) -> None:
         """Executors are done, or lost; also after the task discarded the job, or while its worker is dead."""
         if self.world.fails_put():
@@ -275,8 +269,6 @@ class SimSink(SimTask):
     def discard(self, token: int) -> None:
         """Remove what was staged. What a commit has made visible stays, even if the commit was not answered."""
         self.staged.pop(token, None)
-
-    # ------------------------------------------------------------------------------------------------ target, commits
 
     def open(self, effect: m.OpenPartitions) -> m.SinkStimulus:
         """Offsets that the target holds, if it can be reached by then."""

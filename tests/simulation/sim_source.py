@@ -168,8 +168,6 @@ class SimSource(SimTask):
     def records_came(self) -> None:
         self.interrupted()
 
-    # ------------------------------------------------------------------------------------------------------- effects
-
     def loop(self, stimulus: Any) -> None:
         super().loop(stimulus)
         if isinstance(stimulus, m.ProducerReady) and not self.ended:
@@ -285,8 +283,6 @@ class SimSource(SimTask):
         self.live.append((TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS), values))
         return self.refusal() or m.SliceSent(effect.slice_number)
 
-    # --------------------------------------------------------------------------------------------------- bulk slices
-
     def poll_bulk(self) -> m.SourceStimulus:
         """All that waits in one source partition; the position moves when it was sent."""
         self.next += 1
@@ -367,8 +363,6 @@ class SimSource(SimTask):
 
     def offset_records(self, offsets: tuple[m.PartitionOffset, ...]) -> list[Any]:
         return [((self.connector, o.partition["p"]), o.offset["n"]) for o in offsets]
-
-    # -------------------------------------------------------------------------------------------------- transactions
 
     def refusal(self) -> m.EffectFailed | None:
         """What the next call of a producer reports, None when nothing is wrong."""

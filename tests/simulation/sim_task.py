@@ -77,8 +77,6 @@ class SimTask:
         """True for a source task in a transaction that nobody has fenced."""
         return False
 
-    # ------------------------------------------------------------------------------------------ orders of the worker
-
     def execute(self, command: Any) -> None:
         """Queue an order; a cancellation ends what the thread is blocked in, sooner or later."""
         self.commands.append(command)
@@ -126,8 +124,6 @@ class SimTask:
     def interrupted(self) -> None:
         """An order waits while the loop waits for the world: cut the waiting short where that is possible."""
 
-    # ------------------------------------------------------------------------------------------------------ the loop
-
     def loop(self, stimulus: Any) -> None:
         """Handle, carry out, feed back, until something takes time."""
         while stimulus is not None:
@@ -169,8 +165,6 @@ class SimTask:
         if not self.ended:
             self.worker.deliver(TaskFailed(*self.key, trace), self.key)
             self.end()
-
-    # ---------------------------------------------------------------------------------------------- answers, in time
 
     def answer(self, stimulus: Any, delay_ms: int) -> None:
         """Answer the outstanding effect after a while; what answers first counts."""

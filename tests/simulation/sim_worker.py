@@ -117,8 +117,6 @@ class SimWorker:
         """Instances of tasks in their loops that were not told to stop."""
         return {key[0]: key[1] for key, task in self.tasks.items() if task.running and not task.stopping}
 
-    # ------------------------------------------------------------------------------------------------- stimuli
-
     def deliver(self, stimulus: Stimulus, lane: Any = None, delay_ms: int | None = None) -> None:
         """Hand a stimulus in after a latency; those of one lane keep their order."""
         at_ms = self.world.now_ms + (self.world.latency_ms() if delay_ms is None else delay_ms)
@@ -161,8 +159,6 @@ class SimWorker:
         request_id = self.world.next_request()
         self.waiting[request_id] = answer
         self.deliver(Request(request_id, verb))
-
-    # ------------------------------------------------------------------------------------------------- effects
 
     def execute(self, effect: Any) -> None:  # a table: one line per effect
         world = self.world
@@ -383,8 +379,6 @@ class SimWorker:
         else:
             leader.ask(verb, answer)
             self.world.at(CALL_TIMEOUT_MS, lambda: answer_with("no answer in time", True))
-
-    # -------------------------------------------------------------------------------------- connectors and tasks
 
     def run_connector(self, effect: Any) -> None:
         key = effect.connector, effect.instance

@@ -107,8 +107,6 @@ class World:
             self.add_worker()
         self._tick()
 
-    # ---------------------------------------------------------------------------------------------------- chance
-
     def happens(self, per_mille: int) -> bool:
         return not self.calm and happens(self.chooser, per_mille)
 
@@ -166,8 +164,6 @@ class World:
             return one_of(self.chooser, range(1, records))
         return records
 
-    # ------------------------------------------------------------------------------------------------------ data
-
     @property
     def exactly_once(self) -> bool:
         """True when source tasks use transactions."""
@@ -206,8 +202,6 @@ class World:
 
     def note_fault(self, fault: str, worker: SimWorker | None = None, **data: Any) -> None:
         self.note(worker, transition(EventKind.FAULT_INJECTED, data={"fault": fault, **data}))
-
-    # --------------------------------------------------------------------------------------------------- workers
 
     def add_worker(self) -> SimWorker:
         number = len(self.workers) + 1
@@ -317,8 +311,6 @@ class World:
             client = self.workers.get(name) or self.clients[name]
             client.hear(reply)
 
-    # ---------------------------------------------------------------------------------------------------- topics
-
     def publish_config(self, records: tuple[ConfigRecord, ...]) -> None:
         self.broker.append(CONFIG_TOPIC, 0, records)
         self.config_moved()
@@ -332,8 +324,6 @@ class World:
         self.broker.status_log.append(record)
         for worker in self.living:
             worker.deliver(StatusRecordRead(record), "status")
-
-    # ------------------------------------------------------------------------------------------------------ time
 
     def at(self, delay_ms: int, action: Callable[[], object]) -> None:
         self._scheduled += 1

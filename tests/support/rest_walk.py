@@ -24,7 +24,7 @@ TOPICS = "topics"
 
 
 @dataclass(frozen=True)
-class Step:
+class WorkerStep:
     """One request. `name` describes it; `until`: state that the connector must have before, with its tasks."""
 
     name: str
@@ -46,7 +46,7 @@ class Answer:
     allow: tuple[str, ...]
 
 
-def steps(folder: Path, topic: str) -> Iterator[Step]:
+def steps(folder: Path, topic: str) -> Iterator[WorkerStep]:
     """Every endpoint of the API, in an order that makes sense, on connectors `walk-source` and `walk-sink`."""
     source = {"connector.class": "FileStreamSource", "file": str(folder / "in.txt"), "topic": topic, "tasks.max": "1"}
     sink = {"connector.class": "FileStreamSink", "file": str(folder / "out.txt"), "topics": topic, "tasks.max": "1"}
@@ -59,124 +59,128 @@ def steps(folder: Path, topic: str) -> Iterator[Step]:
     yield from _plugin_steps(source)
     yield from _refusal_steps()
     yield from _logger_steps()
-    yield Step("delete", "DELETE", "/connectors/walk-source")
-    yield Step("delete the sink", "DELETE", "/connectors/walk-sink")
+    yield WorkerStep("delete", "DELETE", "/connectors/walk-source")
+    yield WorkerStep("delete the sink", "DELETE", "/connectors/walk-sink")
 
 
-def _worker_steps() -> Iterator[Step]:
-    yield Step("root", "GET", "/")
-    yield Step("health", "GET", "/health")
-    yield Step("no connectors yet", "GET", "/connectors")
-    yield Step("a slash at the end", "GET", "/connectors/")
-    yield Step("head", "HEAD", "/connectors")
-    yield Step("no such path", "GET", "/nothing")
-    yield Step("no such method", "DELETE", "/connectors")
-    yield Step("no such method below a connector", "POST", "/connectors/none/status")
-    yield Step("options", "OPTIONS", "/connectors")
-    yield Step("options of a path that is only written to", "OPTIONS", "/connectors/none/restart")
-    yield Step("expand of no connectors", "GET", "/connectors?expand=status")
+def _worker_steps() -> Iterator[WorkerStep]:
+    yield WorkerStep("root", "GET", "/")
+    yield WorkerStep("health", "GET", "/health")
+    yield WorkerStep("no connectors yet", "GET", "/connectors")
+    yield WorkerStep("a slash at the end", "GET", "/connectors/")
+    yield WorkerStep("head", "HEAD", "/connectors")
+    yield WorkerStep("no such path", "GET", "/nothing")
+    yield WorkerStep("no such method", "DELETE", "/connectors")
+    yield WorkerStep("no such method below a connector", "POST", "/connectors/none/status")
+    yield WorkerStep("options", "OPTIONS", "/connectors")
+    yield WorkerStep("options of a path that is only written to", "OPTIONS", "/connectors/none/restart")
+    yield WorkerStep("expand of no connectors", "GET", "/connectors?expand=status")
 
 
-def _creation_steps(source: dict[str, str]) -> Iterator[Step]:
+def _creation_steps(source: dict[str, str]) -> Iterator[WorkerStep]:
     name = "walk-source"
-    yield Step("create with an unknown field", "POST", "/connectors", {"name": name, "config": {}, "extra": 1})
-    yield Step("create without a class", "POST", "/connectors", {"name": name, "config": {"file": "x"}})
-    yield Step(
+    yield WorkerStep("create with an unknown field", "POST", "/connectors", {"name": name, "config": {}, "extra": 1})
+    yield WorkerStep("create without a class", "POST", "/connectors", {"name": name, "config": {"file": "x"}})
+    yield WorkerStep(
         "create with an unknown class", "POST", "/connectors", {"name": name, "config": {"connector.class": "No"}}
     )
     other = {**source, "name": "other"}
-    yield Step("create under two names", "POST", "/connectors", {"name": name, "config": other})
-    yield Step("create in no state", "POST", "/connectors", {"name": name, "config": source, "initial_state": "X"})
-    yield Step("create without a topic", "POST", "/connectors", {"name": name, "config": {**source, "topic": ""}})
-    yield Step(
+    yield WorkerStep("create under two names", "POST", "/connectors", {"name": name, "config": other})
+    yield WorkerStep(
+        "create in no state", "POST", "/connectors", {"name": name, "config": source, "initial_state": "X"}
+    )
+    yield WorkerStep("create without a topic", "POST", "/connectors", {"name": name, "config": {**source, "topic": ""}})
+    yield WorkerStep(
         "create with wrong tasks.max", "POST", "/connectors", {"name": name, "config": {**source, "tasks.max": "x"}}
     )
-    yield Step("create not JSON", "POST", "/connectors", "{", JSON)
-    yield Step("create as text", "POST", "/connectors", "{}", {"content-type": "text/plain"})
-    yield Step("create", "POST", "/connectors", {"name": name, "config": source})
-    yield Step("create again", "POST", "/connectors", {"name": name, "config": source})
+    yield WorkerStep("create not JSON", "POST", "/connectors", "{", JSON)
+    yield WorkerStep("create as text", "POST", "/connectors", "{}", {"content-type": "text/plain"})
+    yield WorkerStep("create", "POST", "/connectors", {"name": name, "config": source})
+    yield WorkerStep("create again", "POST", "/connectors", {"name": name, "config": source})
     paused = {"name": "walk paused ü", "config": source, "initial_state": "paused"}
-    yield Step("create paused", "POST", "/connectors", paused)
+    yield WorkerStep("create paused", "POST", "/connectors", paused)
     at = "/connectors/walk%20paused%20%C3%BC"
-    yield Step("paused from the start", "GET", at + "/status", until=("walk%20paused%20%C3%BC", "PAUSED", 0))
-    yield Step("delete the paused one", "DELETE", at)
+    yield WorkerStep("paused from the start", "GET", at + "/status", until=("walk%20paused%20%C3%BC", "PAUSED", 0))
+    yield WorkerStep("delete the paused one", "DELETE", at)
     stopped = {"name": "walk-stopped", "config": source, "initial_state": "STOPPED"}
-    yield Step("create stopped", "POST", "/connectors", stopped)
-    yield Step("stopped from the start", "GET", "/connectors/walk-stopped/status", until=("walk-stopped", "STOPPED", 0))
-    yield Step("delete the stopped one", "DELETE", "/connectors/walk-stopped")
+    yield WorkerStep("create stopped", "POST", "/connectors", stopped)
+    yield WorkerStep(
+        "stopped from the start", "GET", "/connectors/walk-stopped/status", until=("walk-stopped", "STOPPED", 0)
+    )
+    yield WorkerStep("delete the stopped one", "DELETE", "/connectors/walk-stopped")
 
 
-def _reading_steps() -> Iterator[Step]:
+def _reading_steps() -> Iterator[WorkerStep]:
     at = "/connectors/walk-source"
-    yield Step("status", "GET", at + "/status", until=("walk-source", "RUNNING", 1))
-    yield Step("info", "GET", at)
-    yield Step("config", "GET", at + "/config")
-    yield Step("tasks", "GET", at + "/tasks")
-    yield Step("tasks-config", "GET", at + "/tasks-config")
-    yield Step("task status", "GET", at + "/tasks/0/status")
-    yield Step("status of no task", "GET", at + "/tasks/7/status")
-    yield Step("status of a task that is no number", "GET", at + "/tasks/x/status")
-    yield Step("topics", "GET", at + "/topics", until=("walk-source", TOPICS, 1))
-    yield Step("topics reset", "PUT", at + "/topics/reset")
-    yield Step("restart only what failed", "POST", at + "/restart?includeTasks=true&onlyFailed=true")
-    yield Step("names", "GET", "/connectors")
-    yield Step("expand status", "GET", "/connectors?expand=status")
-    yield Step("expand info", "GET", "/connectors?expand=info")
-    yield Step("expand both", "GET", "/connectors?expand=info&expand=status")
-    yield Step("expand unknown", "GET", "/connectors?expand=metadata")
+    yield WorkerStep("status", "GET", at + "/status", until=("walk-source", "RUNNING", 1))
+    yield WorkerStep("info", "GET", at)
+    yield WorkerStep("config", "GET", at + "/config")
+    yield WorkerStep("tasks", "GET", at + "/tasks")
+    yield WorkerStep("tasks-config", "GET", at + "/tasks-config")
+    yield WorkerStep("task status", "GET", at + "/tasks/0/status")
+    yield WorkerStep("status of no task", "GET", at + "/tasks/7/status")
+    yield WorkerStep("status of a task that is no number", "GET", at + "/tasks/x/status")
+    yield WorkerStep("topics", "GET", at + "/topics", until=("walk-source", TOPICS, 1))
+    yield WorkerStep("topics reset", "PUT", at + "/topics/reset")
+    yield WorkerStep("restart only what failed", "POST", at + "/restart?includeTasks=true&onlyFailed=true")
+    yield WorkerStep("names", "GET", "/connectors")
+    yield WorkerStep("expand status", "GET", "/connectors?expand=status")
+    yield WorkerStep("expand info", "GET", "/connectors?expand=info")
+    yield WorkerStep("expand both", "GET", "/connectors?expand=info&expand=status")
+    yield WorkerStep("expand unknown", "GET", "/connectors?expand=metadata")
     for path in ("", "/config", "/status", "/tasks", "/tasks-config", "/tasks/0/status", "/topics", "/offsets"):
-        yield Step(f"of no connector: {path or '/'}", "GET", "/connectors/none" + path)
+        yield WorkerStep(f"of no connector: {path or '/'}", "GET", "/connectors/none" + path)
 
 
-def _changing_steps(source: dict[str, str]) -> Iterator[Step]:
+def _changing_steps(source: dict[str, str]) -> Iterator[WorkerStep]:
     at, running = "/connectors/walk-source", ("walk-source", "RUNNING", 1)
-    yield Step("put config", "PUT", at + "/config", {**source, "batch.size": 100})
-    yield Step("put config of another name", "PUT", at + "/config", {**source, "name": "other"})
-    yield Step("put a config that is a list", "PUT", at + "/config", [])
-    yield Step("put a config with an object in it", "PUT", at + "/config", {**source, "file": {}})
-    yield Step("put an invalid config", "PUT", at + "/config", {**source, "topic": ""})
-    yield Step("put a new connector", "PUT", "/connectors/walk-new/config", source)
-    yield Step("delete the new one", "DELETE", "/connectors/walk-new")
-    yield Step("patch", "PATCH", at + "/config", {"batch.size": None, "tasks.max": "1"}, until=running)
-    yield Step("patch of no connector", "PATCH", "/connectors/none/config", {"a": "b"})
-    yield Step("patch to an invalid config", "PATCH", at + "/config", {"topic": None})
-    yield Step("restart with tasks", "POST", at + "/restart?includeTasks=true", until=running)
-    yield Step("restart", "POST", at + "/restart", until=running)
-    yield Step("restart with a flag of no sense", "POST", at + "/restart?onlyFailed=maybe", until=running)
-    yield Step("restart a task", "POST", at + "/tasks/0/restart", until=running)
-    yield Step("restart no task", "POST", at + "/tasks/7/restart", until=running)
-    yield Step("restart no connector", "POST", "/connectors/none/restart")
-    yield Step("restart no connector with tasks", "POST", "/connectors/none/restart?includeTasks=true")
-    yield Step("restart a task of no connector", "POST", "/connectors/none/tasks/0/restart")
-    yield Step("pause", "PUT", at + "/pause", until=running)
-    yield Step("paused", "GET", at + "/status", until=("walk-source", "PAUSED", 1))
-    yield Step("resume", "PUT", at + "/resume")
-    yield Step(
+    yield WorkerStep("put config", "PUT", at + "/config", {**source, "batch.size": 100})
+    yield WorkerStep("put config of another name", "PUT", at + "/config", {**source, "name": "other"})
+    yield WorkerStep("put a config that is a list", "PUT", at + "/config", [])
+    yield WorkerStep("put a config with an object in it", "PUT", at + "/config", {**source, "file": {}})
+    yield WorkerStep("put an invalid config", "PUT", at + "/config", {**source, "topic": ""})
+    yield WorkerStep("put a new connector", "PUT", "/connectors/walk-new/config", source)
+    yield WorkerStep("delete the new one", "DELETE", "/connectors/walk-new")
+    yield WorkerStep("patch", "PATCH", at + "/config", {"batch.size": None, "tasks.max": "1"}, until=running)
+    yield WorkerStep("patch of no connector", "PATCH", "/connectors/none/config", {"a": "b"})
+    yield WorkerStep("patch to an invalid config", "PATCH", at + "/config", {"topic": None})
+    yield WorkerStep("restart with tasks", "POST", at + "/restart?includeTasks=true", until=running)
+    yield WorkerStep("restart", "POST", at + "/restart", until=running)
+    yield WorkerStep("restart with a flag of no sense", "POST", at + "/restart?onlyFailed=maybe", until=running)
+    yield WorkerStep("restart a task", "POST", at + "/tasks/0/restart", until=running)
+    yield WorkerStep("restart no task", "POST", at + "/tasks/7/restart", until=running)
+    yield WorkerStep("restart no connector", "POST", "/connectors/none/restart")
+    yield WorkerStep("restart no connector with tasks", "POST", "/connectors/none/restart?includeTasks=true")
+    yield WorkerStep("restart a task of no connector", "POST", "/connectors/none/tasks/0/restart")
+    yield WorkerStep("pause", "PUT", at + "/pause", until=running)
+    yield WorkerStep("paused", "GET", at + "/status", until=("walk-source", "PAUSED", 1))
+    yield WorkerStep("resume", "PUT", at + "/resume")
+    yield WorkerStep(
         "alter offsets of one that runs",
         "PATCH",
         at + "/offsets",
         {"offsets": [{"partition": {}, "offset": {}}]},
         until=running,
     )
-    yield Step("reset offsets of one that runs", "DELETE", at + "/offsets")
+    yield WorkerStep("reset offsets of one that runs", "DELETE", at + "/offsets")
     for verb in ("pause", "resume", "stop"):
-        yield Step(f"{verb} no connector", "PUT", f"/connectors/none/{verb}")
-    yield Step("delete no connector", "DELETE", "/connectors/none")
-    yield Step("topics reset of no connector", "PUT", "/connectors/none/topics/reset")
+        yield WorkerStep(f"{verb} no connector", "PUT", f"/connectors/none/{verb}")
+    yield WorkerStep("delete no connector", "DELETE", "/connectors/none")
+    yield WorkerStep("topics reset of no connector", "PUT", "/connectors/none/topics/reset")
 
 
-def _sink_steps(sink: dict[str, str]) -> Iterator[Step]:
+def _sink_steps(sink: dict[str, str]) -> Iterator[WorkerStep]:
     at = "/connectors/walk-sink"
-    yield Step("create a sink", "POST", "/connectors", {"name": "walk-sink", "config": sink})
-    yield Step("status of the sink", "GET", at + "/status", until=("walk-sink", "RUNNING", 1))
-    yield Step("info of the sink", "GET", at)
-    yield Step("tasks of the sink", "GET", at + "/tasks")
-    yield Step("stop the sink", "PUT", at + "/stop")
-    yield Step("the sink is stopped", "GET", at + "/status", until=("walk-sink", "STOPPED", 0))
+    yield WorkerStep("create a sink", "POST", "/connectors", {"name": "walk-sink", "config": sink})
+    yield WorkerStep("status of the sink", "GET", at + "/status", until=("walk-sink", "RUNNING", 1))
+    yield WorkerStep("info of the sink", "GET", at)
+    yield WorkerStep("tasks of the sink", "GET", at + "/tasks")
+    yield WorkerStep("stop the sink", "PUT", at + "/stop")
+    yield WorkerStep("the sink is stopped", "GET", at + "/status", until=("walk-sink", "STOPPED", 0))
     topic = sink["topics"]
     entry = {"partition": {"kafka_topic": topic, "kafka_partition": "0"}, "offset": {"kafka_offset": "1"}}
-    yield Step("alter offsets of the sink", "PATCH", at + "/offsets", {"offsets": [entry]})
-    yield Step("offsets of the sink", "GET", at + "/offsets")
+    yield WorkerStep("alter offsets of the sink", "PATCH", at + "/offsets", {"offsets": [entry]})
+    yield WorkerStep("offsets of the sink", "GET", at + "/offsets")
     for name, partition, offset in (
         ("without a topic", {"kafka_partition": 0}, {"kafka_offset": 1}),
         ("with a partition that is no number", {"kafka_topic": topic, "kafka_partition": "x"}, {"kafka_offset": 1}),
@@ -186,23 +190,23 @@ def _sink_steps(sink: dict[str, str]) -> Iterator[Step]:
         ("with an empty offset", {"kafka_topic": topic, "kafka_partition": 0}, {}),
     ):
         body = {"offsets": [{"partition": partition, "offset": offset}]}
-        yield Step(f"alter offsets of the sink {name}", "PATCH", at + "/offsets", body)
+        yield WorkerStep(f"alter offsets of the sink {name}", "PATCH", at + "/offsets", body)
     reset = {"offsets": [{"partition": {"kafka_topic": topic, "kafka_partition": 0}, "offset": None}]}
-    yield Step("reset one partition of the sink", "PATCH", at + "/offsets", reset)
-    yield Step("offsets of the sink after it", "GET", at + "/offsets")
-    yield Step("reset offsets of the sink", "DELETE", at + "/offsets")
-    yield Step("no offsets of the sink", "GET", at + "/offsets")
+    yield WorkerStep("reset one partition of the sink", "PATCH", at + "/offsets", reset)
+    yield WorkerStep("offsets of the sink after it", "GET", at + "/offsets")
+    yield WorkerStep("reset offsets of the sink", "DELETE", at + "/offsets")
+    yield WorkerStep("no offsets of the sink", "GET", at + "/offsets")
 
 
-def _offset_steps() -> Iterator[Step]:
+def _offset_steps() -> Iterator[WorkerStep]:
     at = "/connectors/walk-source"
-    yield Step("stop", "PUT", at + "/stop")
-    yield Step("stopped", "GET", at + "/status", until=("walk-source", "STOPPED", 0))
-    yield Step("tasks of a stopped one", "GET", at + "/tasks")
-    yield Step("offsets", "GET", at + "/offsets")
+    yield WorkerStep("stop", "PUT", at + "/stop")
+    yield WorkerStep("stopped", "GET", at + "/status", until=("walk-source", "STOPPED", 0))
+    yield WorkerStep("tasks of a stopped one", "GET", at + "/tasks")
+    yield WorkerStep("offsets", "GET", at + "/offsets")
     entry = {"partition": {"filename": "FILE"}, "offset": {"position": 3}}
-    yield Step("alter offsets", "PATCH", at + "/offsets", {"offsets": [entry]})
-    yield Step("altered", "GET", at + "/offsets")
+    yield WorkerStep("alter offsets", "PATCH", at + "/offsets", {"offsets": [entry]})
+    yield WorkerStep("altered", "GET", at + "/offsets")
     for name, body in (
         ("alter nothing", {"offsets": []}),
         ("alter without offsets", {}),
@@ -216,63 +220,64 @@ def _offset_steps() -> Iterator[Step]:
         ("alter another partition key", {"offsets": [{"partition": {"file": "x"}, "offset": {"position": 1}}]}),
         ("alter with two entries for one partition", {"offsets": [entry, entry]}),
     ):
-        yield Step(name, "PATCH", at + "/offsets", body)
-    yield Step("reset offsets", "DELETE", at + "/offsets")
-    yield Step("no offsets", "GET", at + "/offsets")
+        yield WorkerStep(name, "PATCH", at + "/offsets", body)
+    yield WorkerStep("reset offsets", "DELETE", at + "/offsets")
+    yield WorkerStep("no offsets", "GET", at + "/offsets")
     for method in ("PATCH", "DELETE"):
         given = {"offsets": [entry]} if method == "PATCH" else None
-        yield Step(f"offsets of no connector: {method}", method, "/connectors/none/offsets", given)
-    yield Step("restart one that is stopped", "POST", at + "/restart")
-    yield Step("restart one that is stopped with tasks", "POST", at + "/restart?includeTasks=true")
-    yield Step("pause one that is stopped", "PUT", at + "/pause")
-    yield Step("stop one that is paused", "PUT", at + "/stop")
+        yield WorkerStep(f"offsets of no connector: {method}", method, "/connectors/none/offsets", given)
+    yield WorkerStep("restart one that is stopped", "POST", at + "/restart")
+    yield WorkerStep("restart one that is stopped with tasks", "POST", at + "/restart?includeTasks=true")
+    yield WorkerStep("pause one that is stopped", "PUT", at + "/pause")
+    yield WorkerStep("stop one that is paused", "PUT", at + "/stop")
 
 
-def _plugin_steps(source: dict[str, str]) -> Iterator[Step]:
+def _plugin_steps(source: dict[str, str]) -> Iterator[WorkerStep]:
     at = "/connector-plugins"
-    yield Step("plugins", "GET", at)
-    yield Step("all plugins", "GET", at + "?connectorsOnly=false")
-    yield Step("config of a plugin", "GET", at + "/org.apache.kafka.connect.file.FileStreamSourceConnector/config")
-    yield Step("config of a plugin by its alias", "GET", at + "/FileStreamSource/config")
-    yield Step("config of a converter", "GET", at + "/org.apache.kafka.connect.json.JsonConverter/config")
-    yield Step("config of no plugin", "GET", at + "/no.such.Plugin/config")  # None is an override policy in Java
-    yield Step("validate", "PUT", at + "/FileStreamSource/config/validate", source)
-    yield Step("validate an empty one", "PUT", at + "/FileStreamSource/config/validate", {})
+    yield WorkerStep("plugins", "GET", at)
+    yield WorkerStep("all plugins", "GET", at + "?connectorsOnly=false")
+    yield WorkerStep(
+        "config of a plugin", "GET", at + "/org.apache.kafka.connect.file.FileStreamSourceConnector/config"
+    )
+    yield WorkerStep("config of a plugin by its alias", "GET", at + "/FileStreamSource/config")
+    yield WorkerStep("config of a converter", "GET", at + "/org.apache.kafka.connect.json.JsonConverter/config")
+    yield WorkerStep("config of no plugin", "GET", at + "/no.such.Plugin/config")  # None is an override policy in Java
+    yield WorkerStep("validate", "PUT", at + "/FileStreamSource/config/validate", source)
+    yield WorkerStep("validate an empty one", "PUT", at + "/FileStreamSource/config/validate", {})
     wrong = {**source, "name": "x", "tasks.max": "x", "topic": ""}
-    yield Step("validate a wrong one", "PUT", at + "/FileStreamSourceConnector/config/validate", wrong)
-    yield Step("validate as another class", "PUT", at + "/FileStreamSink/config/validate", source)
-    yield Step("validate no plugin", "PUT", at + "/None/config/validate", {"connector.class": "None"})
+    yield WorkerStep("validate a wrong one", "PUT", at + "/FileStreamSourceConnector/config/validate", wrong)
+    yield WorkerStep("validate as another class", "PUT", at + "/FileStreamSink/config/validate", source)
+    yield WorkerStep("validate no plugin", "PUT", at + "/None/config/validate", {"connector.class": "None"})
 
 
-def _refusal_steps() -> Iterator[Step]:
+def _refusal_steps() -> Iterator[WorkerStep]:
     at = "/connectors/walk-source"
-    yield Step("task configs without a signature", "POST", at + "/tasks", [])
+    yield WorkerStep("task configs without a signature", "POST", at + "/tasks", [])
     wrong = {"X-Connect-Authorization": "AAAA", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
-    yield Step("task configs with a wrong signature", "POST", at + "/tasks", [], wrong)
+    yield WorkerStep("task configs with a wrong signature", "POST", at + "/tasks", [], wrong)
     unknown = {**wrong, "X-Connect-Request-Signature-Algorithm": "None"}
-    yield Step("task configs with an unknown algorithm", "POST", at + "/tasks", [], unknown)
+    yield WorkerStep("task configs with an unknown algorithm", "POST", at + "/tasks", [], unknown)
     broken = {**wrong, "X-Connect-Authorization": "%%%"}
-    yield Step("task configs with a signature that is not Base64", "POST", at + "/tasks", [], broken)
-    yield Step("fence without a signature", "PUT", at + "/fence")
-    yield Step("fence with a wrong signature", "PUT", at + "/fence", headers=wrong)
+    yield WorkerStep("task configs with a signature that is not Base64", "POST", at + "/tasks", [], broken)
+    yield WorkerStep("fence without a signature", "PUT", at + "/fence")
+    yield WorkerStep("fence with a wrong signature", "PUT", at + "/fence", headers=wrong)
 
 
-def _logger_steps() -> Iterator[Step]:
+def _logger_steps() -> Iterator[WorkerStep]:
     at = "/admin/loggers"
-    yield Step("set a logger", "PUT", at + "/walk.logger", {"level": "debug"})
-    yield Step("a logger", "GET", at + "/walk.logger")
-    yield Step("set it again", "PUT", at + "/walk.logger", {"level": "DEBUG"})
-    yield Step("no logger", "GET", at + "/walk.none")
-    yield Step("the root logger", "GET", at + "/root")
-    yield Step("set a logger to no level", "PUT", at + "/walk.logger", {"level": "LOUD"})
-    yield Step("set a logger without a level", "PUT", at + "/walk.logger", {})
-    yield Step("set a logger in no scope", "PUT", at + "/walk.logger?scope=none", {"level": "INFO"})
-    yield Step("set a logger of the cluster", "PUT", at + "/walk.logger?scope=cluster", {"level": "WARN"})
-    yield Step("set a logger of the cluster to no level", "PUT", at + "/walk.logger?scope=cluster", {"level": "LOUD"})
-    yield Step("loggers", "GET", at)
-
-
-# ---------------------------------------------------------------------------------------------------------- running
+    yield WorkerStep("set a logger", "PUT", at + "/walk.logger", {"level": "debug"})
+    yield WorkerStep("a logger", "GET", at + "/walk.logger")
+    yield WorkerStep("set it again", "PUT", at + "/walk.logger", {"level": "DEBUG"})
+    yield WorkerStep("no logger", "GET", at + "/walk.none")
+    yield WorkerStep("the root logger", "GET", at + "/root")
+    yield WorkerStep("set a logger to no level", "PUT", at + "/walk.logger", {"level": "LOUD"})
+    yield WorkerStep("set a logger without a level", "PUT", at + "/walk.logger", {})
+    yield WorkerStep("set a logger in no scope", "PUT", at + "/walk.logger?scope=none", {"level": "INFO"})
+    yield WorkerStep("set a logger of the cluster", "PUT", at + "/walk.logger?scope=cluster", {"level": "WARN"})
+    yield WorkerStep(
+        "set a logger of the cluster to no level", "PUT", at + "/walk.logger?scope=cluster", {"level": "LOUD"}
+    )
+    yield WorkerStep("loggers", "GET", at)
 
 
 def walk(url: str, folder: Path, topic: str) -> dict[str, Answer]:
@@ -288,7 +293,7 @@ def walk(url: str, folder: Path, topic: str) -> dict[str, Answer]:
     return answers
 
 
-def _take(http: httpx.Client, step: Step, folder: Path, topic: str) -> Answer:
+def _take(http: httpx.Client, step: WorkerStep, folder: Path, topic: str) -> Answer:
     content, headers = step.body, dict(step.headers)
     if step.body is not None and not isinstance(step.body, str):
         content = json.dumps(step.body).replace('"FILE"', json.dumps(str(folder / "in.txt")))
@@ -310,7 +315,7 @@ def _take(http: httpx.Client, step: Step, folder: Path, topic: str) -> Answer:
     )
 
 
-def _may_change(step: Step, answer: httpx.Response) -> bool:
+def _may_change(step: WorkerStep, answer: httpx.Response) -> bool:
     """True for answers during a rebalance, and for those of a worker that has not read its peer's write yet."""
     if answer.status_code == 409:
         return "already exists" not in answer.text

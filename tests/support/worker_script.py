@@ -44,7 +44,6 @@ from connectx.core.messages import (
     SendFenceRequest,
     SetTimer,
     StatusRecordRead,
-    Step,
     Stimulus,
     StopConnector,
     StopTask,
@@ -54,6 +53,7 @@ from connectx.core.messages import (
     TaskStopped,
     TimerFired,
     WorkerStarted,
+    WorkerStep,
     WriteConfigRecords,
 )
 from connectx.core.replies import WorkerPlace
@@ -115,9 +115,6 @@ def settings(check_signature: SignatureCheck = any_signature, **worker: Any) -> 
     return CoreSettings(MY_URL, worker_of(**worker), type_of, check_signature)
 
 
-# --------------------------------------------------------------------------------------- records of the config topic
-
-
 def task_config(number: int, of: str = "1") -> dict[str, str | None]:
     return {"task.class": "T", "number": str(number), "of": of}
 
@@ -139,23 +136,20 @@ def resting(state: TargetState, connector: str = "c") -> TargetStateRecord:
     return TargetStateRecord(connector, state)
 
 
-# ---------------------------------------------------------------------------------------------- what a step shows
-
-
-def both(step: Step) -> tuple[list[Transition], list[Effect]]:
+def both(step: WorkerStep) -> tuple[list[Transition], list[Effect]]:
     return step.transitions, step.effects
 
 
-def kinds(step: Step) -> list[EventKind]:
+def kinds(step: WorkerStep) -> list[EventKind]:
     return [transition.kind for transition in step.transitions]
 
 
-def of_kind(step: Step, *wanted: type[_Effect]) -> list[_Effect]:
+def of_kind(step: WorkerStep, *wanted: type[_Effect]) -> list[_Effect]:
     """The effects of these kinds."""
     return [effect for effect in step.effects if isinstance(effect, wanted)]
 
 
-def replies(step: Step) -> list[Reply]:
+def replies(step: WorkerStep) -> list[Reply]:
     return of_kind(step, *Reply.__args__)
 
 
@@ -170,9 +164,9 @@ class WorkerScript:
         self.open: list[Any] = []
         self.timers: dict[TimerKey, SetTimer] = {}
 
-    def do(self, *stimuli: Stimulus) -> Step:
+    def do(self, *stimuli: Stimulus) -> WorkerStep:
         """Hand in stimuli; what they lead to, in order."""
-        done = Step()
+        done = WorkerStep()
         for stimulus in stimuli:
             self.open = [effect for effect in self.open if not _answers(stimulus, effect)]
             step = self.core.handle(stimulus, self.now_ms)
@@ -202,19 +196,17 @@ class WorkerScript:
     def waits_for(self, kind: type[Any]) -> bool:
         return any(isinstance(effect, kind) for effect in self.open)
 
-    # ----------------------------------------------------------------------------------------------- time, users
-
-    def fire(self, key: TimerKey) -> Step:
+    def fire(self, key: TimerKey) -> WorkerStep:
         """The timer fires, when it is due or now."""
         timer = self.timers.pop(key)
         self.now_ms = max(self.now_ms, timer.at_ms)
         return self.do(TimerFired(key, timer.token))
 
-    def fire_late(self, timer: SetTimer) -> Step:
+    def fire_late(self, timer: SetTimer) -> WorkerStep:
         """A timer fires that was cancelled or set again."""
         return self.do(TimerFired(timer.key, timer.token))
 
-    def ask(self, verb: Verb, request_id: int = 77) -> Step:
+    def ask(self, verb: Verb, request_id: int = 77) -> WorkerStep:
         return self.do(Request(request_id, verb))
 
     def place(self) -> WorkerPlace:
@@ -223,33 +215,31 @@ class WorkerScript:
         assert isinstance(reply, Done)
         return cast("WorkerPlace", reply.body)
 
-    # --------------------------------------------------------------------------------------------- internal topics
-
-    def see(self, *records: ConfigRecord) -> Step:
+    def see(self, *records: ConfigRecord) -> WorkerStep:
         """The next records of the config topic are read."""
         self.offset += len(records)
         start = self.offset - len(records)
         return self.do(*(ConfigRecordRead(start + number, record) for number, record in enumerate(records)))
 
-    def read_to_end(self, *records: ConfigRecord, error: str | None = None) -> Step:
+    def read_to_end(self, *records: ConfigRecord, error: str | None = None) -> WorkerStep:
         """Answer the oldest read of the config topic, after what was written and these records of others."""
         asked = self.take(ReadConfigToEnd)
         found, self.unread = ((*self.unread, *records), []) if error is None else ((), self.unread)
         return merged(self.see(*found), self.do(ConfigReadToEnd(asked.request_id, error)))
 
-    def written(self, error: str | None = None, *, fenced: bool = False) -> Step:
+    def written(self, error: str | None = None, *, fenced: bool = False) -> WorkerStep:
         """Answer the oldest write to the config topic; its records are read later."""
         asked = self.take(WriteConfigRecords)
         self.unread += asked.records if error is None else ()
         return self.do(ConfigRecordsWritten(asked.request_id, error, fenced))
 
-    def fenced(self, error: str | None = None) -> Step:
+    def fenced(self, error: str | None = None) -> WorkerStep:
         """Answer the oldest order to fence producers."""
         return self.do(ProducersFenced(self.take(FenceProducers).request_id, error))
 
-    def carry_out(self) -> Step:
+    def carry_out(self) -> WorkerStep:
         """Answer reads, writes and fencing orders until there are none."""
-        done = Step()
+        done = WorkerStep()
         while True:
             if self.waits_for(WriteConfigRecords):
                 done = merged(done, self.written())
@@ -262,29 +252,27 @@ class WorkerScript:
 
     def show(
         self, subject: str | TaskId, state: State, worker_id: str = ME, generation: int = 3, at_ms: int | None = None
-    ) -> Step:
+    ) -> WorkerStep:
         """A status of a connector or task is read."""
         return self.status(status_of(subject, state, worker_id, generation), at_ms)
 
-    def status(self, record: StatusRecord, at_ms: int | None = None) -> Step:
+    def status(self, record: StatusRecord, at_ms: int | None = None) -> WorkerStep:
         return self.do(StatusRecordRead(record, at_ms))
 
-    def topic_used(self, topic: str, connector: str = "c") -> Step:
+    def topic_used(self, topic: str, connector: str = "c") -> WorkerStep:
         return self.status(TopicStatusRecord(topic, connector, 0, 1))
 
-    # --------------------------------------------------------------------------------------------------- the group
-
-    def found(self) -> Step:
+    def found(self) -> WorkerStep:
         """The coordinator is found."""
         return self.do(CoordinatorFound(self.take(FindCoordinator).request_id))
 
-    def start(self) -> Step:
+    def start(self) -> WorkerStep:
         """Start, and look for the coordinator; the group gives this worker its id, and it joins with that."""
         self.do(WorkerStarted())
         self.found()
         return self.join_refused("MEMBER_ID_REQUIRED")
 
-    def join_refused(self, error: str) -> Step:
+    def join_refused(self, error: str) -> WorkerStep:
         return self.do(JoinGroupReplied(self.take(SendJoinGroup).request_id, error, -1, "me", "", "", {}))
 
     def joined(
@@ -294,7 +282,7 @@ class WorkerScript:
         leads: bool = False,
         others: Mapping[str, MemberMetadata] | None = None,
         protocol: str = "sessioned",
-    ) -> Step:
+    ) -> WorkerStep:
         """The group is joined, as its leader beside others or as a follower."""
         join = self.take(SendJoinGroup)
         offered = next(one for one in join.protocols if one.version.wire_name == protocol)
@@ -311,26 +299,26 @@ class WorkerScript:
         error: int = 0,
         delay_ms: int = 0,
         version: ProtocolVersion = SESSIONED,
-    ) -> Step:
+    ) -> WorkerStep:
         """The leader, `ahead` records of this worker, assigns and revokes; a leader gets what it has computed."""
         sync = self.take(SendSyncGroup)
         given = Assignment(version, error, "other", LEADER_URL, self.offset + ahead, work, revoked, delay_ms)
         return self.do(SyncGroupReplied(sync.request_id, None, sync.assignments.get("me", given)))
 
-    def claimed(self, error: str | None = None) -> Step:
+    def claimed(self, error: str | None = None) -> WorkerStep:
         """Answer the claim of the config topic."""
         return self.do(ConfigWritesClaimed(self.take(ClaimConfigWrites).request_id, error))
 
-    def heartbeat(self, error: str | None = None) -> Step:
+    def heartbeat(self, error: str | None = None) -> WorkerStep:
         """The next heartbeat is due and answered."""
         sent = self.fire(GroupTimer.HEARTBEAT)
         return merged(sent, self.do(HeartbeatReplied(self.take(SendHeartbeat).request_id, error)))
 
-    def rejoin(self) -> Step:
+    def rejoin(self) -> WorkerStep:
         """The group rebalances."""
         return self.heartbeat("REBALANCE_IN_PROGRESS")
 
-    def rebalance(self, work: WorkSet = NOTHING, revoked: WorkSet = NOTHING, **assignment: Any) -> Step:
+    def rebalance(self, work: WorkSet = NOTHING, revoked: WorkSet = NOTHING, **assignment: Any) -> WorkerStep:
         """The group rebalances, to generation 4 unless another is given; what comes of the assignment."""
         generation = assignment.pop("generation", 4)
         if not self.waits_for(SendJoinGroup):
@@ -338,23 +326,23 @@ class WorkerScript:
         self.joined(generation)
         return self.assigned(work, revoked, **assignment)
 
-    def lead(self, others: Mapping[str, MemberMetadata] | None = None, generation: int = 3) -> Step:
+    def lead(self, others: Mapping[str, MemberMetadata] | None = None, generation: int = 3) -> WorkerStep:
         """The group that was joined names this worker its leader, and it claims the config topic."""
         self.joined(generation, leads=True, others=others)
         step = self.assigned()
         return merged(step, self.claimed()) if self.waits_for(ClaimConfigWrites) else step
 
-    # -------------------------------------------------------------------------------------------------- its work
-
-    def connector_runs(self, instance: int = 1, state: TargetState = TargetState.STARTED) -> Step:
+    def connector_runs(self, instance: int = 1, state: TargetState = TargetState.STARTED) -> WorkerStep:
         return self.do(ConnectorStarted("c", instance, state, "1"))
 
-    def answer_fencing(self, error: str | None = None, *, retriable: bool = False, is_refused: bool = False) -> Step:
+    def answer_fencing(
+        self, error: str | None = None, *, retriable: bool = False, is_refused: bool = False
+    ) -> WorkerStep:
         """The leader answers the fence request of a task."""
         request_id = self.take(SendFenceRequest).request_id
         return self.do(FenceRequestAnswered(request_id, error, retriable, is_refused))
 
-    def task_runs(self, instance: int = 1, task: TaskId = C0) -> Step:
+    def task_runs(self, instance: int = 1, task: TaskId = C0) -> WorkerStep:
         """An exactly-once task goes through its start."""
         self.do(TaskPrepared(task, instance, "1"))
         if self.waits_for(SendFenceRequest):
@@ -365,7 +353,7 @@ class WorkerScript:
         self.read_to_end()
         return self.do(TaskStateReached(task, instance, paused=False))
 
-    def stops(self, step: Step) -> Step:
+    def stops(self, step: WorkerStep) -> WorkerStep:
         """All that the step stops has stopped."""
         tasks = (TaskStopped(effect.task, effect.instance) for effect in of_kind(step, StopTask))
         connectors = (ConnectorStopped(effect.connector, effect.instance) for effect in of_kind(step, StopConnector))
@@ -379,10 +367,10 @@ def _answers(stimulus: Stimulus, effect: Any) -> bool:
     return isinstance(stimulus, GroupStimulus) is isinstance(effect, GroupEffect)
 
 
-def merged(*steps: Step) -> Step:
+def merged(*steps: WorkerStep) -> WorkerStep:
     """What the steps show together."""
     transitions = [transition for step in steps for transition in step.transitions]
-    return Step(transitions, [effect for step in steps for effect in step.effects], steps[-1].ignored)
+    return WorkerStep(transitions, [effect for step in steps for effect in step.effects], steps[-1].ignored)
 
 
 def status_of(subject: str | TaskId, state: State, worker_id: str = ME, generation: int = 3) -> StatusRecord:
@@ -393,9 +381,6 @@ def status_of(subject: str | TaskId, state: State, worker_id: str = ME, generati
 def member(url: str = "http://other/", offset: int = 6) -> MemberMetadata:
     """Metadata of another member that joins without claims."""
     return MemberMetadata(SESSIONED, url, offset)
-
-
-# ------------------------------------------------------------------------------------------------------ the states
 
 
 def starting(

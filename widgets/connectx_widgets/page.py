@@ -116,8 +116,6 @@ class PanelPage:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    # ------------------------------------------------------------------------------------------------ the server
-
     def _run(self) -> None:
         assert self._socket is not None
         with self._socket:
@@ -137,8 +135,6 @@ class PanelPage:
     def _spread(self, event: str) -> None:
         for reader in self._readers:
             reader.put_nowait(event)
-
-    # ------------------------------------------------------------------------------------------------- requests
 
     async def _events(self, request: Request) -> Response:
         if refusal := self._refusal(request):

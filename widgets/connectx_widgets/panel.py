@@ -151,8 +151,6 @@ class Panel:
         """Take a message of a page, on any thread; the pump answers it."""
         self._inbox.put(message)
 
-    # ------------------------------------------------------------------------------------------------ the pump
-
     def _pump(self) -> None:
         """The thread of the panel."""
         try:
@@ -336,8 +334,6 @@ class Panel:
 
     def _publish(self, message: dict[str, Any]) -> None:
         self._send({**message, "now": _now_ms()})
-
-    # --------------------------------------------------------------------------------------------- from the page
 
     def _answer(self) -> None:
         while True:

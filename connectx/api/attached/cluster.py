@@ -105,8 +105,6 @@ class AttachedCluster(ConnectCluster):
             raise
         atexit.register(self.close)
 
-    # ------------------------------------------------------------------------------------------------- everything
-
     @property
     def blind_spots(self) -> tuple[str, ...]:
         """Sentences about what this history cannot show, and about endpoints that do not answer now, and since when."""
@@ -221,8 +219,6 @@ class AttachedCluster(ConnectCluster):
             super().close()
         finally:
             atexit.unregister(self.close)
-
-    # ---------------------------------------------------------------------------------------------------- starting
 
     def _kafka_side(self, bootstrap_servers: str, group_id: str | None, given: Mapping[str, Any]) -> KafkaSide:
         base = {"isolation.level": "read_committed", **given, "bootstrap.servers": bootstrap_servers}

@@ -107,8 +107,6 @@ class Observation:
         tasks = tuple(str(task) for task in sorted(mine) if task.task != _ITSELF)
         return tuple(sorted(task.connector for task in mine if task.task == _ITSELF)), tasks
 
-    # ------------------------------------------------------------------------------------------------------ REST
-
     def observe_rest(self, shown: Mapping[str, Any], after_ms: int | None) -> Iterator[WorkerTransition]:
         """What `GET /connectors?expand=status&expand=info` shows; `after_ms`: the time of the previous request."""
         seen = Sighting(POLLING, after_ms)
@@ -138,8 +136,6 @@ class Observation:
             yield Transition(payloads.ConnectorConfigured(before is None), connector, seen=seen), None
         if before is None or before["tasks"] != now["tasks"]:
             yield Transition(payloads.TasksConfigured(tasks), connector, seen=seen), None
-
-    # ---------------------------------------------------------------------------------------------------- topics
 
     def begin(self) -> Iterator[WorkerTransition]:
         """How things stand once both topics were read to their present end."""
@@ -176,8 +172,6 @@ class Observation:
                 yield from self._observe(task.connector, task.task, status, seen)
             case TopicStatusRecord():
                 pass  # the topics that a connector uses are no state
-
-    # ----------------------------------------------------------------------------------------------------- group
 
     def observe_rebalance(self) -> Iterator[WorkerTransition]:
         """The group is not Stable: its members are joining."""
@@ -234,8 +228,6 @@ class Observation:
 
     def _of_group(self, payload: Payload, why: Cause | None = None) -> Transition:
         return Transition(payload, generation=self.generation, why=why, seen=Sighting(GROUP))
-
-    # ------------------------------------------------------------------------------------------------- one piece
 
     def _destroyed(self, connector: str, seen: Sighting) -> Iterator[WorkerTransition]:
         for number in sorted(self._work.get(connector, ()), reverse=True):

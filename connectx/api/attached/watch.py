@@ -127,8 +127,6 @@ class Watch:
         if self._admin is not None:
             self._admin.close()
 
-    # ------------------------------------------------------------------------------------------------ its thread
-
     def _run(self) -> None:
         due_s = time.monotonic() + self._poll_s
         while not self._ended:
@@ -199,8 +197,6 @@ class Watch:
     def _append(self, news: Iterable[WorkerTransition]) -> None:
         for transition, worker in news:
             self._events.append(transition, worker)
-
-    # -------------------------------------------------------------------------------------------------- topics
 
     def _read_topics(self, kafka: KafkaSide) -> None:
         """Read both topics to their present end, and continue. Records after that end are changes."""

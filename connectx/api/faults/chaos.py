@@ -125,8 +125,6 @@ class Chaos:
         self._begun_s = 0.0
         self._size = 0
 
-    # ----------------------------------------------------------------------------------------------- life cycle
-
     def start(self) -> Self:
         """Begin to break things, in a thread. Once only."""
         if self._loop is not None:
@@ -187,8 +185,6 @@ class Chaos:
     def faults(self) -> Listed[ChaosFault]:
         """What was done up to now, in order."""
         return Listed(self._faults, "faults")
-
-    # ----------------------------------------------------------------------------------------------- the thread
 
     def _now_s(self) -> float:
         return time.monotonic() - self._begun_s
@@ -286,8 +282,6 @@ class Chaos:
             self._undo(first, replace=True)
         return healthy[int(pick * len(healthy))]
 
-    # ------------------------------------------------------------------------------------------------- undoing
-
     def _undo_later(self, planned: PlannedFault, fault: ChaosFault, action: Callable[[], None]) -> None:
         heapq.heappush(self._undos, _Undo(self._now_s() + planned.hold_s, fault.number, fault, action))
 
@@ -328,8 +322,6 @@ class Chaos:
 
     def _origin(self, fault: ChaosFault) -> AbstractContextManager[None]:
         return caused_by(FaultOfChaos(self.seed, fault.number))
-
-    # --------------------------------------------------------------------------------------------------- forms
 
     def _facts(self) -> dict[str, object]:
         state = "not started" if self._loop is None else self._loop.state

@@ -278,8 +278,6 @@ class DirectorySource(SourceConnector):
             """Wait until it is time to list the files again."""
             self.context.wait(self._values["poll.interval.ms"])
 
-        # ------------------------------------------------------------------------------------------------- files
-
         def _candidates(self) -> Iterator[tuple[str, SourceOffset]]:
             """Files that may have rows to read, with their offsets: the one that was begun, or the oldest first."""
             if self._open is not None and self._folder.exists(self._open.path):
@@ -338,8 +336,6 @@ class DirectorySource(SourceConnector):
         def _finish(self, path: str, offset: SourceOffset) -> None:
             self._finished[path] = offset
             self._folder.finish(path, offset)
-
-        # -------------------------------------------------------------------------------------------------- rows
 
         def _offsets(
             self, files: Sequence[FoundFile], plans: Sequence[FilePlan], found: Mapping[int, PartRead]

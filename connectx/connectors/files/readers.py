@@ -151,8 +151,6 @@ class FileReader:
         else:
             yield from self._texts(_text(file, name), shown)
 
-    # ------------------------------------------------------------------------------------------------ typed files
-
     def _typed(self, table: pa.Table, path: str) -> pa.Table:
         """Rows of a file that carries its types."""
         if self.schema is None:
@@ -175,8 +173,6 @@ class FileReader:
         elif self.evolution == "addNewColumns":
             fitted |= columns
         return self._with_rescued(fitted, problems, table.num_rows, path)
-
-    # ------------------------------------------------------------------------------------------------- text files
 
     def _texts(self, file: io.TextIOWrapper, path: str, part: TextRange | None = None) -> Iterator[pa.Table]:
         rows = self._csv(file, part) if self.format == "csv" else self._json(file)
@@ -236,8 +232,6 @@ class FileReader:
                 if len(values) > len(names):
                     row[_EXTRA] = values[len(names) :]
                 yield row
-
-    # ------------------------------------------------------------------------------------------- what does not fit
 
     def _known(self, columns: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Columns, if none is new or new ones are allowed."""

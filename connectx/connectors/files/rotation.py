@@ -219,8 +219,6 @@ class RotatedFile:
             self._unpacked[1].close()
             self._unpacked = None
 
-    # -------------------------------------------------------------------------------------------------- one step
-
     def _read(self, place: Place, max_bytes: int, *, at_once: bool) -> Lines | None:
         self.waits = ""
         with ExitStack() as stack:
@@ -320,8 +318,6 @@ class RotatedFile:
             is_left = size != "0" and oldest.holds(Place(int(size), 0, fingerprint))
             return str(oldest.inode) != inode and not is_left
         return oldest.inode == place.inode or oldest.path.endswith(_COMPRESSED)
-
-    # ----------------------------------------------------------------------------------------------------- files
 
     def _current(self, stack: ExitStack) -> _File | None:
         try:

@@ -115,8 +115,6 @@ class DuckDatabase(FileConnection, Database):
         """Close the file, so that another process can write to it."""
         self.close()
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _aware(self, value: str) -> str:
         return f"({value} AT TIME ZONE {literal(str(self.settings.zone))})"
 

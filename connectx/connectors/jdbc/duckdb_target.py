@@ -103,8 +103,6 @@ class DuckTarget(FileConnection, Target):
         for statement in before:
             self._do(statement)
 
-    # ---------------------------------------------------------------------------------------------------- tables
-
     def default_schema(self) -> str:
         """As in Target."""
         ((schema,),) = self.query("SELECT current_schema()")
@@ -142,8 +140,6 @@ class DuckTarget(FileConnection, Target):
             return "TIMESTAMP" if kind.tz is None else "TIMESTAMP WITH TIME ZONE"
         return next((name for fits, name in _CREATED if fits(kind)), None)
 
-    # ----------------------------------------------------------------------------------------------------- write
-
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
         """As in Target."""
         self._with_rows(self._inserting(table, rows), rows)
@@ -173,8 +169,6 @@ class DuckTarget(FileConnection, Target):
     def bytes_default(self, data: bytes) -> str:
         """As in Target."""
         return f"unhex('{data.hex()}')"
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _inserting(self, table: TargetTable, rows: pa.Table) -> str:
         listed = ", ".join(map(self.quoted, rows.column_names))

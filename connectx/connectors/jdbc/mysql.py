@@ -144,8 +144,6 @@ class MySqlDatabase(Database):
         """As in Database."""
         return identifier(name)
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         return self._session.query(sql)
 

@@ -126,8 +126,6 @@ class MySqlSession:
             except Exception:  # the server is gone
                 return
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _live(self) -> Any:
         if self._connection is None:
             require("MySQL", "mysql", "pymysql")

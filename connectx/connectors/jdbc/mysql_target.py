@@ -83,8 +83,6 @@ class MySqlTarget(Target):
         self._in_transaction = False
         self._session.close()
 
-    # ---------------------------------------------------------------------------------------------------- tables
-
     def default_schema(self) -> str:
         """As in Target: the database that connection.url names."""
         if not self._session.database:
@@ -156,8 +154,6 @@ class MySqlTarget(Target):
                 next_step="Create one, or correct pk.fields, and restart the task.",
             )
 
-    # ----------------------------------------------------------------------------------------------------- write
-
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
         """As in Target."""
         self._insert(table, rows, "")
@@ -183,8 +179,6 @@ class MySqlTarget(Target):
         for values in self._chunks(keys):
             self.execute(f"DELETE FROM {table.quoted} WHERE ({listed}) IN ({values})")
 
-    # ------------------------------------------------------------------------------------------------------- SQL
-
     def quote(self, name: str) -> str:
         """As in Target."""
         return identifier(name)
@@ -200,8 +194,6 @@ class MySqlTarget(Target):
     def bytes_default(self, data: bytes) -> str:
         """As in Target."""
         return f"(x'{data.hex()}')"
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _begin(self) -> None:
         if not self._in_transaction:

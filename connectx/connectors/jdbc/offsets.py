@@ -88,8 +88,6 @@ class OffsetsTable:
         """
         return self._target.end_holders(self._name, self._where(sorted(ranges)))
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _create(self) -> None:
         """CREATE ... IF NOT EXISTS alone needs the privilege to create, and two simultaneous ones collide."""
         target = self._target

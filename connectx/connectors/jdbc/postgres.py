@@ -157,8 +157,6 @@ class PostgresDatabase(Database):
         self._is_held = False
         self._session.close()
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _numeric(self, column: Column, numeric: re.Match[str]) -> Field:
         name, nullable = self.column(column.name), column.is_nullable
         mapping = self.settings.numeric_mapping

@@ -118,8 +118,6 @@ class StagingTarget(PostgresTarget):
         staged = self._copied(last.deletes, table, keys, is_delete=True)
         self._collected[table.quoted] = (*done, replace(last, deletes=staged))
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _change(self, table: TargetTable, rows: pa.Table, key: Sequence[str], mode: str) -> None:
         done, last = self._last(table, mode, key)
         columns = tuple(rows.column_names)
@@ -270,8 +268,6 @@ class StagingArea:
         except ConnectxError as error:
             self._target.rollback()
             log.warning("Staging tables of an earlier instance are not dropped: %s", error)
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _check(self, staged: StagingTable) -> None:
         """An unlogged table is empty after a crash; one of a task that was superseded is gone."""

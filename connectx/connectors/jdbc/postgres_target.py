@@ -85,8 +85,6 @@ class PostgresTarget(Target):
         """As in Target."""
         self.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
-    # ---------------------------------------------------------------------------------------------------- tables
-
     def default_schema(self) -> str:
         """As in Target."""
         ((schema,),) = self.query("SELECT current_schema()::text")
@@ -124,8 +122,6 @@ class PostgresTarget(Target):
     def stored_name(self, name: str) -> str:
         """As in Target: PostgreSQL keeps names without quotes in lower case."""
         return name if self.settings.database.quotes else name.lower()
-
-    # ----------------------------------------------------------------------------------------------------- write
 
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
         """As in Target."""
@@ -176,8 +172,6 @@ class PostgresTarget(Target):
     def bytes_default(self, data: bytes) -> str:
         """As in Target."""
         return f"'\\x{data.hex()}'"
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _all_new(self, table: TargetTable, rows: pa.Table) -> bool:
         """Rows with new keys can be copied straight into the table, twice as fast; try, and learn from failures.

@@ -147,8 +147,6 @@ class TableRows:
                 else:
                     self._load(topic, part, is_delete=is_delete, in_part=False)
 
-    # ------------------------------------------------------------------------------------------- refused records
-
     def _without_tombstones(self, rows: pa.Table) -> pa.Table:
         missing = pc.is_null(rows["value"])
         for row in rows.filter(missing).select(["topic", "partition", "offset"]).to_pylist():
@@ -176,8 +174,6 @@ class TableRows:
         partition = TopicPartition(str(row["topic"]), int(str(row["partition"])))
         offset = int(str(row["offset"]))
         self._report(partition, offset, RecordRejectedError(str(partition), offset, target, cause))
-
-    # ---------------------------------------------------------------------------------------------------- tables
 
     def _table(self, topic: str, *, again: bool = False) -> TargetTable | None:
         known = self._tables.get(topic)
@@ -217,8 +213,6 @@ class TableRows:
             return table
         self._table(topic, again=True)
         return self._existing(topic)
-
-    # --------------------------------------------------------------------------------------------------- columns
 
     def _columns(self, rows: pa.Table, table: TargetTable | None) -> tuple[pa.Table, tuple[str, ...]]:
         """Columns of rows that have a value, and the names of the key's; without those that only say null."""
@@ -276,8 +270,6 @@ class TableRows:
                 next_step="Name one column in pk.fields, or use keys with fields, and restart the task.",
             )
         return {names[0]: key}
-
-    # ------------------------------------------------------------------------------------------------------ load
 
     def _parts(self, rows: pa.Table) -> Iterator[tuple[bool, pa.Table]]:
         """(whether to delete, rows): in an order whose outcome is that of the records one after the other."""

@@ -229,8 +229,6 @@ class JdbcSource(SourceConnector):
             """Drop the connection, so that a file of DuckDB is free and a server ends what it holds for this task."""
             self._database.close()
 
-        # -------------------------------------------------------------------------------------------- inner parts
-
         @contextmanager
         def _errors(self) -> Iterator[None]:
             try:

@@ -109,8 +109,6 @@ class SqliteDatabase(FileConnection, Database):
             schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
             yield in_utc(pa.Table.from_arrays(arrays, schema=pa.schema(schema)), str(self.settings.zone))
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _columns(self, name: str) -> list[Column]:
         rows = self._query(
             f'SELECT name, type, "notnull", pk FROM pragma_table_xinfo({literal(name)}) WHERE hidden <> 1'

@@ -58,8 +58,6 @@ class SqliteTarget(FileConnection, Target):
         if (connection := self._connection) is not None:
             connection.interrupt()
 
-    # ---------------------------------------------------------------------------------------------------- tables
-
     def default_schema(self) -> str:
         """As in Target: SQLite calls a file's own schema main."""
         return ""
@@ -88,8 +86,6 @@ class SqliteTarget(FileConnection, Target):
         """As in Target."""
         return next((name for fits, name in _CREATED if fits(kind)), None)
 
-    # ----------------------------------------------------------------------------------------------------- write
-
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
         """As in Target."""
         self._many(inserting(table.quoted, rows.column_names, self.quoted, "?"), rows)
@@ -112,8 +108,6 @@ class SqliteTarget(FileConnection, Target):
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         """As in Target."""
         self._many(f"DELETE FROM {table.quoted} WHERE {self._same(keys.column_names)}", keys)
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _same(self, key: Sequence[str]) -> str:
         return " AND ".join(f"{self.quoted(name)} = ?" for name in key)

@@ -161,8 +161,6 @@ class Target(ABC):
     def __init__(self, settings: TargetSettings) -> None:
         self.settings = settings
 
-    # ------------------------------------------------------------------------------------------------ statements
-
     @abstractmethod
     def execute(self, sql: str) -> None:
         """Run a statement within the transaction."""
@@ -206,8 +204,6 @@ class Target(ABC):
     def check_at_once(self) -> None:  # noqa: B027
         """Check constraints with each statement of this transaction, not when it is committed."""
 
-    # ---------------------------------------------------------------------------------------------------- tables
-
     @abstractmethod
     def default_schema(self) -> str:
         """Schema of tables that are named without one; empty where the database has none."""
@@ -246,8 +242,6 @@ class Target(ABC):
             f"ON CONFLICT ({listed}) DO NOTHING"
         )
 
-    # ----------------------------------------------------------------------------------------------------- write
-
     @abstractmethod
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
         """Add rows."""
@@ -270,8 +264,6 @@ class Target(ABC):
         Returns the names of the sessions that were ended. Commits.
         """
         return []
-
-    # ------------------------------------------------------------------------------------------------------- SQL
 
     def quoted(self, name: str) -> str:
         """An identifier in SQL.

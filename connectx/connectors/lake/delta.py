@@ -407,8 +407,6 @@ class DeltaLakeTable:
                 for batch in self._table.to_pyarrow_dataset().to_batches():
                     yield pa.Table.from_batches([batch])
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _put_file(self, path: str, rows: pa.Table) -> tuple[int, str]:
         """Write a Parquet file; its size and statistics."""
         import pyarrow.parquet as pq

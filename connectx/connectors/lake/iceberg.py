@@ -292,8 +292,6 @@ class IcebergTable:
                 for batch in self._table.scan().to_arrow_batch_reader():
                     yield pa.Table.from_batches([batch])
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _configured(self, table: Table, rows: pa.Table | None = None) -> Table:
         """The table with settings for the library, in memory only: it reads them from the metadata of the table."""
         from connectx.connectors.lake.iceberg_files import with_file_size

@@ -133,8 +133,6 @@ class PartitionedParquetTable(ParquetTable):
             folder = path.removeprefix(f"{self._folder}/").rpartition("/")[0]
             yield with_values(rows, values_in(folder), self._schema)
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _link(self, end: int, columns: pa.Schema, moves: Mapping[str, str]) -> bytes:
         content = {
             "end": end,

@@ -345,8 +345,6 @@ class LakeTask(SinkTask):
         """Begin no commit any more."""
         self._cancelled = True
 
-    # ------------------------------------------------------------------------------------------------ bulk lane
-
     def plan(self, token: str, topic: str) -> StagingPlan:
         """The table's columns, and where its files go.
 
@@ -462,8 +460,6 @@ class LakeTask(SinkTask):
         except ConnectxError as error:
             log.warning("Files of job %s are not removed: %s", token, error)
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _table_of(self, topic: str) -> LakeTable:
         name = self._lake.table_of(topic)
         if name not in self._tables:
@@ -481,8 +477,6 @@ class LakeTask(SinkTask):
         dropped = {p: first for pending in self._pending.values() for p, (first, _) in pending.ranges.items()}
         self._pending = {}
         return dropped
-
-    # ------------------------------------------------------------------------------------------------------ rows
 
     def _is_full(self) -> bool:
         pending = self._pending.values()
@@ -563,8 +557,6 @@ class LakeTask(SinkTask):
         partition = TopicPartition(topic, row["partition"])
         error = RecordRejectedError(str(partition), row["offset"], table, cause)
         self.context.report(partition, row["offset"], error)
-
-    # ---------------------------------------------------------------------------------------------------- commit
 
     def _commit(self) -> None:
         """Commit table by table. A refusal drops all rows in memory, and names where each partition continues."""

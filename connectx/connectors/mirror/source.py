@@ -215,8 +215,6 @@ class MirrorSource(SourceConnector):
             """Close the connections: nothing is left to be finished."""
             self.stop()
 
-        # -------------------------------------------------------------------------------------------- inner parts
-
         def _place(self, at: TopicPartition) -> dict[str, Any]:
             return source_partition(self._naming.alias, at)
 

@@ -136,8 +136,6 @@ class PostgresSession:
         if connection is not None:
             connection.close()
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _live(self) -> Any:
         if self._connection is None:
             require("PostgreSQL", "postgres", "adbc_driver_manager", "adbc_driver_postgresql")

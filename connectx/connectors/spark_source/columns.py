@@ -146,8 +146,6 @@ class ColumnReader:
             if start == before:  # the rest was deleted
                 return
 
-    # ---------------------------------------------------------------------------------------------- the backlog
-
     def _found(self, spark: SparkSession, offset: SourceOffset | None) -> _Backlog:
         """What was found after this offset; asks Spark if nothing is known, or if the offset is another one."""
         if self._backlog is None or self._backlog.after != offset:
@@ -224,8 +222,6 @@ class ColumnReader:
         del backlog.places[:at]
         return place, int(at * backlog.rows_a_place)
 
-    # ------------------------------------------------------------------------------------------------ the format
-
     def _load(self, spark: SparkSession) -> DataFrame:
         """The rows as they are now.
 
@@ -269,8 +265,6 @@ class ColumnReader:
     @property
     def _where(self) -> str:
         return " ".join(str(text) for text in self.partition.values() if text)
-
-    # ----------------------------------------------------------------------------------------------- the offsets
 
     def _marks(self) -> list[Column]:
         """The offset columns as an offset has them."""

@@ -114,8 +114,6 @@ class DeltaLog:
             except FileNotFoundError as error:
                 raise TableRewrittenError(self.name, "a data file that its log names was removed") from error
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _commit(self, number: int, files: list[TableFile]) -> Commit:
         if not files:
             return Commit(number)

@@ -155,8 +155,6 @@ class FileReader:
         for rows, after, _ in self._walk(spark, files, start, row):
             yield rows, after
 
-    # ------------------------------------------------------------------------------------------------- the files
-
     def _found(self, spark: SparkSession, offset: SourceOffset | None) -> list[FoundFile]:
         """Files that wait; lists them if none is known, or if the offset is another one."""
         if self._backlog is None or self._backlog[0] != offset:
@@ -230,8 +228,6 @@ class FileReader:
             if _MISSING in str(error):
                 raise SourceFileMissingError(file.name, setting=_SETTING) from error
             raise
-
-    # -------------------------------------------------------------------------------------------------- the rows
 
     def _walk(
         self, spark: SparkSession, files: Sequence[FoundFile], start: SourceOffset | None, end_row: int = 0

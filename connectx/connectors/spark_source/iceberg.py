@@ -122,8 +122,6 @@ class IcebergLog:
             except FileNotFoundError as error:
                 raise TableRewrittenError(self.name, "a file that a snapshot names was removed") from error
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     @property
     def _loaded(self) -> Table:
         if self._table is None:

@@ -194,8 +194,6 @@ class TableReader:
             if after == until or left < rows.num_rows:
                 return
 
-    # ------------------------------------------------------------------------------------------------- the files
-
     def _walk(self, place: Place) -> Iterator[tuple[pa.Table, Place, Place]]:
         """Slices after a place, each with the places before and after it. A commit without files is an empty slice."""
         for commit, first, row in self._steps(place):
@@ -243,8 +241,6 @@ class TableReader:
                 self._commits.clear()
             self._commits[number, whole] = found
         return found
-
-    # ------------------------------------------------------------------------------------------------ the offsets
 
     def _place(self, offset: SourceOffset | None) -> Place | None:
         """Where an offset is; without one the beginning, if there is one."""

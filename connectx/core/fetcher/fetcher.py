@@ -110,8 +110,6 @@ class FetcherCore(ByValue):
         effects, self._effects = tuple(self._effects), []
         return msg.FetcherStep(effects, self._next_time_ms(now_ms))
 
-    # ----------------------------------------------------------------------------------------------------- calls
-
     def _fetch_from(self, target: TopicPartition, offset: int) -> None:
         partition = self._partitions.get(target)
         if partition is None:
@@ -127,8 +125,6 @@ class FetcherCore(ByValue):
     def _new_version(self) -> int:
         self._last_version += 1
         return self._last_version
-
-    # --------------------------------------------------------------------------------------------------- answers
 
     def _on_answer(
         self, sent: tuple[int | None, msg.Request, dict[TopicPartition, int]], answer: msg.Answer, now_ms: int
@@ -225,8 +221,6 @@ class FetcherCore(ByValue):
     def _backoff_ms(self, attempts: int) -> int:
         """`retry.backoff.ms`, doubled with each attempt up to `retry.backoff.max.ms` (KIP-580)."""
         return min(self.settings.retry_backoff_max_ms, self.settings.retry_backoff_ms << min(attempts - 1, 20))
-
-    # --------------------------------------------------------------------------------------------------- sending
 
     def _send(self, now_ms: int) -> None:
         topics = tuple(sorted({target.topic for target in self._leaderless()}))

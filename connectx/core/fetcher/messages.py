@@ -33,9 +33,6 @@ class FetcherSettings:
     replica_max_age_ms: int = 300_000
 
 
-# --------------------------------------------------------------------------------------------- calls (stimuli)
-
-
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
     """Fetch these partitions from these offsets. What is buffered or in flight of them does not count any more."""
@@ -76,9 +73,6 @@ class TimeReached:
     """The time that the last Step asked for, or any later time."""
 
 
-# ----------------------------------------------------------------------------------------------------- requests
-
-
 @dataclass(frozen=True, slots=True)
 class FetchMetadata:
     """Ask any broker for the leaders of topics."""
@@ -105,9 +99,6 @@ class Fetch:
 
 
 Request = FetchMetadata | Fetch
-
-
-# -------------------------------------------------------------------------------------------- answers (stimuli)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +165,6 @@ class Unanswered:
 
 
 FetcherStimulus = FetchFrom | Forget | Pause | Resume | Taken | TimeReached | Answered | Unanswered
-
-
-# ------------------------------------------------------------------------------------------------------ effects
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,6 @@ class Leadership:
     writes_key: bool = False
     """True from the moment a session key was created until it can be read back."""
 
-    # ---------------------------------------------------------------------------------------------- assignment
-
     def assign(self, signal: Elected) -> Mapping[str, Assignment]:
         """Compute every member's assignment for this round."""
         context, members = self.context, signal.members
@@ -122,8 +120,6 @@ class Leadership:
             if work in owned.connectors or work in owned.tasks:
                 return self.urls[member]
         return None
-
-    # ------------------------------------------------------------------------------------------ config topic
 
     def take_over(self) -> None:
         """This worker was named leader: clean up statuses and claim the config topic, if that is not done yet."""
@@ -204,8 +200,6 @@ class Leadership:
         self.check_session_key()
         self.empty_stopped()
 
-    # --------------------------------------------------------------------------------------- stopped connectors
-
     def empty_stopped(self, *connectors: str) -> None:
         """Take the tasks from stopped connectors (by default of all): none may have any (KIP-875).
 
@@ -222,8 +216,6 @@ class Leadership:
         """Their tasks are gone, or it is tried again soon."""
         if error is not None and self.writer.claim is Claim.HELD:
             self.context.set_timer(WorkerTimer.EMPTY_STOPPED, _RECLAIM_MS)
-
-    # -------------------------------------------------------------------------------------------- session key
 
     def check_session_key(self) -> None:
         """Rotate the key when there is none, it has expired, or it is not one that this worker would make (KIP-507)."""
@@ -259,8 +251,6 @@ class Leadership:
             self.check_session_key()
         else:
             self.context.set_timer(WorkerTimer.SESSION_KEY, _KEY_RETRY_MS)
-
-    # ----------------------------------------------------------------------------------------------- statuses
 
     def on_status(self, record: StatusRecord) -> None:
         """A status was read: the leader removes it again if it came too late, after its work was deleted.

@@ -158,8 +158,6 @@ class Membership:
             return self.timers.expects(stimulus)
         return stimulus.request_id in (self.request_id, self.heartbeat_request_id)
 
-    # ---------------------------------------------------------------------------------------- the herder's calls
-
     def start(self) -> None:
         """Begin to join the group, from STOPPED or FAILED; nothing otherwise."""
         if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
@@ -200,8 +198,6 @@ class Membership:
         self.member_id = ""
         if member_id and reachable:
             self.context.emit(SendLeaveGroup(self._next_id(), member_id))
-
-    # ------------------------------------------------------------------------------------------------- stimuli
 
     def on_timer(self, stimulus: TimerFired) -> None:
         """One of its timers has fired."""
@@ -334,8 +330,6 @@ class Membership:
         else:
             self._stop(MembershipState.FAILED)
             self.context.signal(FatalGroupError(error))
-
-    # --------------------------------------------------------------------------------------------------- moves
 
     def _find_coordinator(self) -> None:
         self.context.emit(FindCoordinator(self._new_request()))

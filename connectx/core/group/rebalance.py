@@ -72,8 +72,6 @@ class Rebalance:
     started_ms: int | None = None
     fatal_error: causes.GroupRefusesWorker | None = None
 
-    # ------------------------------------------------------------------------------------------- what comes in
-
     def request_rejoin(self, reason: Cause) -> None:
         """Join the group again as soon as possible; what was assigned but not started yet is claimed all the same."""
         self.context.group.settled = False
@@ -109,8 +107,6 @@ class Rebalance:
             self._prepare()
         elif self.phase is RebalancePhase.REVOKING:
             self._catch_up()
-
-    # --------------------------------------------------------------------------------------------------- joining
 
     def on_join_preparing(self, signal: JoinPreparing) -> None:
         """A join is due: stop what may not run meanwhile, then hand the membership its metadata."""
@@ -149,8 +145,6 @@ class Rebalance:
         if not version.is_cooperative or group.assignment is None:
             return None
         return Assignment(version, 0, group.leader_id, group.leader_url, self.context.config.offset, group.assignment)
-
-    # ------------------------------------------------------------------------------------------------ assignment
 
     def on_assignment(self, signal: AssignmentReceived) -> None:
         """Carry out what the leader assigned: first, stop what it revoked."""
@@ -289,8 +283,6 @@ class Rebalance:
         )
         self._stop(ghosts, causes.WorkDeleted())
         group.assignment = group.work.minus(ghosts)
-
-    # -------------------------------------------------------------------------------------------------- stopping
 
     def give_up_work(self, reason: Cause) -> None:
         """Stop everything and forget the assignment, so that the next join claims nothing."""

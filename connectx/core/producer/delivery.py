@@ -73,8 +73,6 @@ class Delivery(ByValue):
         self._sequences: dict[TopicPartition, int] = {}
         self._appended = 0
 
-    # ------------------------------------------------------------------------------------------------ questions
-
     def is_empty(self) -> bool:
         """Whether no batch waits or is in flight."""
         return not self.queues
@@ -105,8 +103,6 @@ class Delivery(ByValue):
                 if self._settings.delivery_timeout_ms < FOREVER_MS:
                     times.append(queue.waiting[0].appended_ms + self._settings.delivery_timeout_ms)
         return min(times, default=None)
-
-    # --------------------------------------------------------------------------------------------------- sending
 
     def append(self, batches: Iterable[Batch], now_ms: int) -> None:
         """Queue batches."""
@@ -157,8 +153,6 @@ class Delivery(ByValue):
             taken.append(pending)
             self.queues[target] = self.queues.pop(target)  # the last in turn, so that no partition starves
         return taken
-
-    # -------------------------------------------------------------------------------------------------- outcomes
 
     def delivered(self, target: TopicPartition, number: int) -> None:
         """Kafka has taken a batch."""
@@ -260,8 +254,6 @@ class Delivery(ByValue):
         """Count records of a partition that were sent by another process, or before this one."""
         self._sequences[target] = (self.next_sequence(target) + records) % _SEQUENCES
 
-    # --------------------------------------------------------------------------------------------------- leaders
-
     def learn(self, metadata: MetadataFetched, now_ms: int) -> list[tuple[Pending, str]]:
         """Take in leaders; returns batches of topics that are missing for too long or not allowed, with the error."""
         self.leaders.update(metadata.leaders)
@@ -288,8 +280,6 @@ class Delivery(ByValue):
                 queue.waiting.clear()
                 self._drop_if_empty(target)
         return refused
-
-    # ---------------------------------------------------------------------------------------------------- helpers
 
     def _remove_in_flight(self, target: TopicPartition, number: int) -> Pending | None:
         pending = self.find_in_flight(target, number)

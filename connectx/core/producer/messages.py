@@ -126,9 +126,6 @@ class Loan:
     sequences: Mapping[TopicPartition, int]
 
 
-# --------------------------------------------------------------------------------------------- calls (stimuli)
-
-
 @dataclass(frozen=True, slots=True)
 class Initialize:
     """Get a producer id. With a transactional id this fences every older producer of it. In NEW only."""
@@ -217,9 +214,6 @@ class TimeReached:
     """The time that the last Step asked for, or any later time."""
 
 
-# ----------------------------------------------------------------------------------------------------- requests
-
-
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
     """Ask any broker for the coordinator, and that node for the cluster's finalized `transaction.version`."""
@@ -287,9 +281,6 @@ class EndTransaction:
 
 
 Request = FindCoordinator | FetchMetadata | InitProducerId | AddPartitions | Produce | EndTransaction
-
-
-# -------------------------------------------------------------------------------------------- answers (stimuli)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,9 +394,6 @@ ProducerStimulus = (
     | AuthenticationFailed
     | MetadataFetched
 )
-
-
-# ------------------------------------------------------------------------------------------------------ effects
 
 
 @dataclass(frozen=True, slots=True)

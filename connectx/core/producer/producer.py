@@ -148,8 +148,6 @@ class ProducerCore(ByValue):
         """Whether a request of this epoch stayed unanswered."""
         return self._may_arrive_late
 
-    # ----------------------------------------------------------------------------------------------------- calls
-
     def _begin(self) -> None:
         if self.state is State.READY and self.settings.transactional_id is not None:
             self._move(State.OPEN)
@@ -205,8 +203,6 @@ class ProducerCore(ByValue):
         if self.state is State.OPEN or (self.state is State.COMMITTING and not self._is_ending):
             self._refuse_transaction(msg.Failure(errors.PURGED, "commit the transaction"))
         self._drop(self._delivery.drop_waiting())
-
-    # --------------------------------------------------------------------------------------------------- answers
 
     def _on_answer(self, sent: InFlight, answer: object, now_ms: int) -> None:
         match sent.request, answer:
@@ -335,8 +331,6 @@ class ProducerCore(ByValue):
         self._may_arrive_late = False
         self._coordinator_retry.reset()
 
-    # --------------------------------------------------------------------------------------------------- batches
-
     def _on_result(self, batch: msg.SequencedBatch, result: msg.BatchResult, now_ms: int) -> None:
         error, target = result.error, batch.target
         if error in errors.DELIVERED:
@@ -412,8 +406,6 @@ class ProducerCore(ByValue):
         else:
             self._metadata_retry.reset()
 
-    # --------------------------------------------------------------------------------------------------- retries
-
     def _on_coordinator_error(self, error: str, doing: str, now_ms: int) -> None:
         """Retry, or end the producer. An unknown error may be a coordinator that moves: retry it a few times."""
         if error in errors.COORDINATOR:
@@ -423,8 +415,6 @@ class ProducerCore(ByValue):
             self._coordinator_retry.later(now_ms, _CONCURRENT_BACKOFF_MS if error == errors.CONCURRENT else None)
         else:
             self._fail(msg.Failure(error, doing))
-
-    # --------------------------------------------------------------------------------------------- what to do now
 
     def _advance(self, now_ms: int) -> None:
         """Send whatever may be sent now."""

@@ -128,8 +128,6 @@ class SinkTaskCore:
             self._on_loop(stimulus, step, now_ms)
         return step
 
-    # ------------------------------------------------------------------------------------------ requests, start
-
     def _on_request(self, request: m.SinkRequest, step: SinkStep) -> None:
         """Only a waiting loop acts on a request immediately; otherwise the response to the outstanding effect does."""
         match request:
@@ -158,8 +156,6 @@ class SinkTaskCore:
         else:
             self._move(Phase.STARTING)
             step.effects.append(m.StartPlugin())
-
-    # ---------------------------------------------------------------------------------------------- the loop
 
     def _on_loop(self, stimulus: _LoopAnswer, step: SinkStep, now_ms: int) -> None:
         match stimulus:
@@ -296,8 +292,6 @@ class SinkTaskCore:
         if offsets := {p: self.progress.reached[p] for p in partitions if p in self.progress.reached}:
             step.effects.append(m.Seek(offsets))
 
-    # ---------------------------------------------------------------------------------------- what comes next
-
     def _go_on(self, step: SinkStep, now_ms: int) -> None:
         """What comes after a completed effect: the end, a pause, a due commit, a put, a job, or the next poll."""
         if self.cancelled or self.stop_requested or self.failure is not None:
@@ -363,8 +357,6 @@ class SinkTaskCore:
             step.effects.append(m.PausePartitions(owned) if hold else m.ResumePartitions(owned))
         self.held = hold
 
-    # ------------------------------------------------------------------------------------------------ bulk lane
-
     def _choose_lane(self, step: SinkStep, now_ms: int) -> None:
         if self.bulk.ends and not self.bulk.needs_cores(self.progress, now_ms) and self.bulk.choose(self.progress):
             self._lane_changed(step)
@@ -413,8 +405,6 @@ class SinkTaskCore:
         if token is not None:
             step.effects.append(m.DiscardBulk(token))
 
-    # ------------------------------------------------------------------------------------------------ commits
-
     def _commit_is_due(self, now_ms: int) -> bool:
         commit = self.progress.commit
         if commit is not None and now_ms >= commit.sent_ms + self.settings.offset_flush_timeout_ms:
@@ -441,8 +431,6 @@ class SinkTaskCore:
             self._record_refusal(step, CommitRejected(outcome.error), tuple(sorted(commit.offsets)))
         if self.giving_up is not None:
             self._given_up(step)
-
-    # --------------------------------------------------------------------------------------------- rebalances
 
     def _on_rebalance(self, stimulus: m.Rebalance, step: SinkStep, now_ms: int) -> None:
         match stimulus:
@@ -546,8 +534,6 @@ class SinkTaskCore:
                 kept = {}
             batch.ranges = kept
         self.batches = [batch for batch in self.batches if batch.ranges]
-
-    # -------------------------------------------------------------------------------------------------- the end
 
     def _end(self, step: SinkStep) -> None:
         if self.phase is Phase.CLOSING:

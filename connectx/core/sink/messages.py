@@ -33,7 +33,7 @@ from connectx.core.source.messages import (
     StopPlugin,
     StopRequested,
 )
-from connectx.model.events import Transition
+from connectx.core.step import Step
 from connectx.model.ids import TopicPartition
 
 __all__ = [
@@ -102,8 +102,6 @@ __all__ = [
 Offsets = Mapping[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 Partitions = tuple[TopicPartition, ...]
-
-# ---------------------------------------------------------------------------------------------------- effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +248,6 @@ SinkAction = (
 """Effects in the world outside."""
 
 SinkEffect = SinkAction | Report
-
-# ---------------------------------------------------------------------------------------------------- stimuli
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,9 +451,4 @@ SinkStimulus = (
 )
 
 
-@dataclass(slots=True)
-class SinkStep:
-    """Outcome of handling one stimulus, in order."""
-
-    transitions: list[Transition] = field(default_factory=list)
-    effects: list[SinkEffect] = field(default_factory=list)
+SinkStep = Step[SinkEffect]

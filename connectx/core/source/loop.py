@@ -157,8 +157,6 @@ class SourceTaskCore:
                 self._on_loop(stimulus, step, now_ms)
         return step
 
-    # ------------------------------------------------------------------------------------------ requests, start
-
     def _on_request(self, request: msg.SourceRequest, step: msg.SourceStep) -> None:
         """Only a waiting loop acts on a request immediately; otherwise the response to the outstanding effect does."""
         match request:
@@ -194,8 +192,6 @@ class SourceTaskCore:
         self._move(Phase.WAITING)
         self.retry = None  # a slice that could not be converted is polled again
         step.effects += [msg.ReportState(paused=True), msg.AwaitCommand()]
-
-    # ---------------------------------------------------------------------------------------------- the loop
 
     def _on_loop(self, stimulus: _LoopAnswer, step: msg.SourceStep, now_ms: int) -> None:
         match stimulus:
@@ -319,8 +315,6 @@ class SourceTaskCore:
         if not self._end_part(part, step, now_ms):
             self._proceed(step, now_ms)
 
-    # ------------------------------------------------------------------------------------------------ bulk slices
-
     def _on_bulk(
         self,
         stimulus: msg.Waiting | msg.CoresKnown | msg.RouteKnown | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
@@ -418,8 +412,6 @@ class SourceTaskCore:
         self.dropping = True
         step.effects.append(msg.AbortTransaction(insist=not self.stop_requested))
 
-    # --------------------------------------------------------------------------------------------- failures, waiting
-
     def _on_poll_failed(self, failed: msg.PollFailed | msg.ConvertFailed, step: msg.SourceStep, now_ms: int) -> None:
         """Try again later, as long as `errors.retry.timeout` allows; without it a failed poll is an empty one."""
         converting, settings = isinstance(failed, msg.ConvertFailed), self.settings
@@ -516,8 +508,6 @@ class SourceTaskCore:
             self._wait(step)
         else:
             self._go_on(step, now_ms)
-
-    # ------------------------------------------------------------------------------------------- aborts, the end
 
     def _on_failure(self, failed: msg.EffectFailed, step: msg.SourceStep, now_ms: int) -> None:
         if self.phase is Phase.FAILING:

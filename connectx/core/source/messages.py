@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from connectx.model.events import Transition
+from connectx.core.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,6 @@ class PartitionRange:
     partition: Mapping[str, Any]
     start: Mapping[str, Any] | None
     end: Mapping[str, Any]
-
-
-# ---------------------------------------------------------------------------------------------------- effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +283,6 @@ Report = ReportState | ReportFailed | ReportStopped
 """Effects that are reports to the worker."""
 
 SourceEffect = SourceAction | Report
-
-# ---------------------------------------------------------------------------------------------------- stimuli
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,9 +550,4 @@ SourceStimulus = (
 )
 
 
-@dataclass(slots=True)
-class SourceStep:
-    """Outcome of handling one stimulus, in order."""
-
-    transitions: list[Transition] = field(default_factory=list)
-    effects: list[SourceEffect] = field(default_factory=list)
+SourceStep = Step[SourceEffect]

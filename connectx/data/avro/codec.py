@@ -85,8 +85,6 @@ class AvroCodec:
 
         return _guarded(lambda: pyruhvro.deserialize_array(bodies, self._text)).column(0)
 
-    # -------------------------------------------------------------------------------------------------- one by one
-
     def _schema(self) -> Any:
         if self._parsed is None:
             import fastavro

@@ -166,8 +166,6 @@ class JsonReader:
             _spread(both, places, len(records)), _spread(messages, np.array(list(errors), np.int64), len(records))
         )
 
-    # ---------------------------------------------------------------------------------- how documents spell the types
-
     def _spelled(self, kind: pa.DataType, samples: Sequence[Any]) -> pa.DataType | None:
         types = pa.types
         present = [sample for sample in samples if sample is not None]
@@ -189,8 +187,6 @@ class JsonReader:
         if types.is_map(kind):
             return None
         return respelled_type(kind)
-
-    # ------------------------------------------------------------------------------- from parsed to values
 
     def _values(self, parsed: pa.Array, kind: pa.DataType, *, respelled: bool = False) -> tuple[pa.Array, Any]:
         """Values of type `kind`, and which rows hold something that does not fit or is missing."""

@@ -84,9 +84,6 @@ def encoded(file: FileDescriptorProto) -> str:
     return base64.b64encode(file.SerializeToString()).decode()
 
 
-# ------------------------------------------------------------------------------------------------------- text to file
-
-
 def _parsed(text: str) -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from proto_schema_parser import ast
@@ -219,9 +216,6 @@ def _params(value: Any, *, within: bool) -> Iterator[tuple[str, str]]:
             yield _unescaped(str(members["key"])), _unescaped(str(members.get("value", "")))
         elif not within and "params" in members:
             yield from _params(members["params"], within=True)
-
-
-# ------------------------------------------------------------------------------------------------------- file to text
 
 
 def text_of(file: FileDescriptorProto) -> str:

@@ -119,9 +119,6 @@ def _offsets(column: pa.Array) -> pa.Array:
     return pa.array(ends, pa.int32(), mask=missing)
 
 
-# ---------------------------------------------------------------------------------------------------------- to columns
-
-
 def message_columns(values: pa.StructArray, message: ProtoType, path: str = "") -> dict[str, pa.Array]:
     """Columns of ptars of a message's values, by name; those that the values lack are left out.
 

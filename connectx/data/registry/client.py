@@ -124,8 +124,6 @@ class RegistryClient:
         """Close its connections."""
         self._client.close()
 
-    # ----------------------------------------------------------------------------------------------------- asking
-
     def _schema(self, kind: str, text: str) -> Any:
         from confluent_kafka.schema_registry import Schema
 

@@ -250,8 +250,6 @@ class RunFold:
         """All runs up to now, in the order of their first event."""
         return tuple(draft.freeze() for draft in self._drafts)
 
-    # ------------------------------------------------------------------------------------------------ look-up
-
     def _open(self, worker: str | None) -> list[_Draft]:
         return [draft for of_work in self._current.get(worker or "", {}).values() for draft in of_work if draft.open]
 
@@ -294,8 +292,6 @@ class RunFold:
                 draft.end(event.time_ms)
             else:
                 draft.enter(RunState.ZOMBIE, event, f"{new.worker} began the same work")
-
-    # ----------------------------------------------------------------------------------------------- handlers
 
     def _step(self, event: Event, step: StepName) -> None:
         if event.connector is None or event.task is None:

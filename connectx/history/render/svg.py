@@ -158,9 +158,6 @@ def _gutter(row: Row, y: float, gutter: float) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------------------- bars
-
-
 def _bars(row: Row, y: float, scale: _Scale, key: str) -> Iterator[str]:
     for bar in (*row.bars, *row.connector_bars):
         yield from (_part(row, bar, part, y, scale, key) for part in bar.parts)
@@ -210,9 +207,6 @@ def _labelled_parts(bar: Bar, scale: _Scale, needed: float) -> list[BarPart]:
     return [widest] if scale.width(widest) >= 5 * CHAR + 8 else []
 
 
-# ----------------------------------------------------------------------------------------------------- tracks
-
-
 def _track(track: Track, y: float, scale: _Scale) -> Iterator[str]:
     """The name of the track and its highest number, and its lines."""
     base, room = y + TRACK - 1, TRACK - TRACK_PAD - 1
@@ -255,9 +249,6 @@ def _guide(mark: Mark, top: float, bottom: float, scale: _Scale) -> str:
     red = " x" if mark.kind is MarkKind.FENCED else ""
     line = _tag("path", "", d=f"M{num(scale.x(mark.time_ms))} {num(top)}V{num(bottom)}", class_=f"guide{red}")
     return _group(mark.title, line, data_guide=mark.kind.value)
-
-
-# -------------------------------------------------------------------------------------- marks, bands and axis
 
 
 def _marks(row: Row, y: float, scale: _Scale) -> Iterator[str]:

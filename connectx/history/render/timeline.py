@@ -373,9 +373,6 @@ def _is_about(event: Event, run: Run) -> bool:
     return (event.connector, event.task) == (run.connector, run.task) and run.covers(event.time_ms)
 
 
-# ------------------------------------------------------------------------------------------------ marks and bands
-
-
 def _mark_kind(event: Event) -> MarkKind | None:
     match event.kind:
         case EventKind.FAULT_INJECTED:

@@ -73,8 +73,6 @@ def stories(events: Iterable[Event]) -> list[Story]:
     return sorted(shown, key=lambda story: (story.time_ms, story.seq))
 
 
-# ------------------------------------------------------------------------------------------------- failovers
-
 _OPENINGS = {
     "kill": "was killed",
     "stop": "was stopped",
@@ -159,9 +157,6 @@ def _ended(failover: Failover) -> bool:
 def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> str:
     by = f": {fences[event.seq]}" if event.seq in fences else ""
     return rejection(event, epoch, owner=f"{event.worker}'s", of=f" for {task_name(event)}") + by
-
-
-# ---------------------------------------------------------------------------------------------- other stories
 
 
 def _newcomers(events: Sequence[Event], all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> Iterator[Story]:

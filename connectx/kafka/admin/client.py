@@ -76,8 +76,6 @@ class Admin:
         self._lock = threading.Lock()
         self._closed = False
 
-    # --------------------------------------------------------------------------------------------------- topics
-
     def partition_counts(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, int | None]:
         """Number of partitions of each topic, None for one that does not exist. Never creates one."""
         futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
@@ -173,8 +171,6 @@ class Admin:
                 found[topic] = frozenset()
         return ClusterView(brokers, _rights(answer.authorized_operations), found)
 
-    # -------------------------------------------------------------------------------------------------- offsets
-
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, committed: bool = False, timeout_s: float = CALL_S
     ) -> Offsets:
@@ -220,8 +216,6 @@ class Admin:
                 self._offsets = OffsetsClient(kafka_python_config(self._config))
             return self._offsets
 
-    # -------------------------------------------------------------------------------------------- consumer groups
-
     def group_offsets(self, group: str, timeout_s: float = CALL_S) -> Offsets:
         """Committed offsets of a consumer group."""
         return self._group(group, timeout_s).offsets()
@@ -236,8 +230,6 @@ class Admin:
 
     def _group(self, group: str, timeout_s: float) -> GroupClient:
         return GroupClient(kafka_python_config(self._config), group, timeout_s)
-
-    # ------------------------------------------------------------------------------------------------------ life
 
     def serve(self) -> None:
         """Serve librdkafka's callbacks (its log, lost connections). Call now and then; never blocks."""

@@ -180,9 +180,6 @@ def _check_compacted(admin: Admin, storages: Mapping[str, StorageTopic]) -> None
             )
 
 
-# ------------------------------------------------------------------------------------------- groups, from outside
-
-
 def require_reachable(clients: ClientConfigs, timeout_s: float = _GROUP_CALL_S) -> None:
     """Ask the brokers for something harmless, through the client that knows why a login or a certificate is refused.
 

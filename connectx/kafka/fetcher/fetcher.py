@@ -160,8 +160,6 @@ class RecordFetcher:
         if net is not None:
             net.abandon()
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what is buffered of partitions."""
         dropped = set(partitions)

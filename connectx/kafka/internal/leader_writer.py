@@ -97,8 +97,6 @@ class LeaderProducer:
         self._orders[number] = order
         self._turns.put(number)
 
-    # ---------------------------------------------------------------------------------------------- on its thread
-
     def _run(self) -> None:
         try:
             while (number := self._turns.get()) is not None and not self._ending:

@@ -103,8 +103,6 @@ class StatusWriter:
             self._producer.purge(blocking=False)
         self._orders.put(None)
 
-    # ---------------------------------------------------------------------------------------------- on its thread
-
     def _run(self) -> None:
         producer = self._producer
         assert producer is not None

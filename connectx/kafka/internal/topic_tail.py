@@ -142,8 +142,6 @@ class TopicTail:
         self._abandoned = self._ending = True
         self._fail_reads()
 
-    # ---------------------------------------------------------------------------------------------- on its thread
-
     def _run(self) -> None:
         assert self._consumer is not None
         busy, busy_until_s = True, time.monotonic() + _BUSY_FOR_S
@@ -210,8 +208,6 @@ class TopicTail:
                 self._finish(read_id, ReadToEndError(topics, read.timeout_s, self._explain(read)))
             elif read.ask_at_s is not None and now_s >= read.ask_at_s:
                 self._ask(read_id, read)
-
-    # ------------------------------------------------------------------------------------------------ on any thread
 
     def _ask(self, read_id: int, read: _Read) -> None:
         read.ask_at_s = None

@@ -168,8 +168,6 @@ class InternalTopics:
         self._writer.abandon()
         self._admin.close()
 
-    # -------------------------------------------------------------------------------------------------- effects
-
     def _read_config_to_end(self, effect: ReadConfigToEnd) -> None:
         def done(error: ConnectxError | None) -> None:
             self._report(ConfigReadToEnd(effect.request_id, None if error is None else str(error)))
@@ -201,8 +199,6 @@ class InternalTopics:
     def _report(self, stimulus: Posted) -> None:
         if not self._ended:
             self._post(stimulus)
-
-    # -------------------------------------------------------------------------------------- on the tail's thread
 
     def _turn(self) -> None:
         self._admin.serve()

@@ -310,8 +310,6 @@ class KafkaProducer:
         if net is not None:
             net.abandon()
 
-    # --------------------------------------------------------------------------------------------------- sending
-
     @property
     def _name(self) -> str:
         return self.transactional_id or str(self._config.get("client.id", ""))
@@ -399,8 +397,6 @@ class KafkaProducer:
             self._topics[topic] = PartitionsOf(count, led or range(count)), time.monotonic()
             self._report(metadata)
 
-    # ---------------------------------------------------------------------------------------- the core's effects
-
     def _take(self, stimulus: msg.ProducerStimulus) -> None:
         """Let the core decide, and carry out its effects. From any thread."""
         with self._changed:
@@ -476,8 +472,6 @@ class KafkaProducer:
                 log.warning("%d records were skipped: %s", len(rows), error)
             elif self._refusal is None:
                 self._refusal = error
-
-    # --------------------------------------------------------------------------------------------------- waiting
 
     def _live(self) -> KafkaNet:
         if self._net is None:

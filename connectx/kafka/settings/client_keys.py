@@ -144,9 +144,6 @@ def _ask_librdkafka(key: str, value: str) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------------- login
-
-
 def _expand_jaas(layer: Layer) -> Mapping[str, str | None]:
     """The layer with `sasl.jaas.config` replaced by librdkafka's settings."""
     jaas = layer.settings.get("sasl.jaas.config")
@@ -176,9 +173,6 @@ def _expand_jaas(layer: Layer) -> Mapping[str, str | None]:
 
 def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
-
-
-# ------------------------------------------------------------------------------------------------------ stores
 
 
 def _translate_stores(settings: dict[str, str]) -> None:

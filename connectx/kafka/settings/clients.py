@@ -85,8 +85,6 @@ class ClientConfigs:
     def __repr__(self) -> str:
         return f"ClientConfigs({self._prefix!r}, bootstrap_servers={self.bootstrap_servers!r})"
 
-    # ---------------------------------------------------------------------------------------------------- tasks
-
     def source_task_producer(self, task: TaskId, connector_config: ConnectorConfig, exactly_once: bool) -> ClientConfig:
         """Producer of a source task; with `exactly_once` transactional, under `<group.id>-<connector>-<task>`."""
         config = self._task_producer(f"connector-producer-{task}", connector_config, exactly_once)
@@ -149,8 +147,6 @@ class ClientConfigs:
         default = f"{self._base}shared-admin" if connector is None else f"connector-adminclient-{connector}"
         return self._config({"client.id": client_id or default}, *self._admin_layers(connector_config or {}))
 
-    # ----------------------------------------------------------------------------------------- the worker's own
-
     def internal_consumer(self) -> ClientConfig:
         """Consumer of the config, status and offsets topics; assigned manually, never a member of a group."""
         built_in = {
@@ -199,8 +195,6 @@ class ClientConfigs:
             metadata_max_age_ms=self.worker.metadata_max_age_ms,
         )
 
-    # ---------------------------------------------------------------------------------------------------- Spark
-
     def spark_kafka_options(
         self,
         task: TaskId,
@@ -220,8 +214,6 @@ class ClientConfigs:
         settings |= for_java(config)
         settings |= {"bootstrap.servers": config["bootstrap.servers"], "client.id": config["client.id"]}
         return ClientConfig({f"kafka.{key}": value for key, value in settings.items()})
-
-    # --------------------------------------------------------------------------------------------------- layers
 
     def _connection_layer(self) -> Layer:
         """The worker's own settings that are about connections, with where to connect."""

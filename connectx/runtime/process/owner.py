@@ -145,8 +145,6 @@ class ProcessWorker:
         except WorkerFailedError as error:
             raise WorkerStoppedError(self.name, str(error.message)) from error
 
-    # ----------------------------------------------------------------------------------------------- life cycle
-
     def start(self) -> None:
         """Start the process and wait until the worker may join the group.
 
@@ -238,8 +236,6 @@ class ProcessWorker:
             self.state = to
             return True
 
-    # ------------------------------------------------------------------------------------------------ the process
-
     def _spawn(self) -> None:
         self._dir = OwnedDir("worker")
         self._link, theirs = socket.socketpair()
@@ -288,8 +284,6 @@ class ProcessWorker:
             self._send(encode(Order.SPARK, url=url.result()))
         else:
             self._send(encode(Order.SPARK, error=error.message if isinstance(error, ConnectxError) else str(error)))
-
-    # ------------------------------------------------------------------------------------------------- its messages
 
     def _listen(self) -> None:
         """The listener's thread: takes in what comes, until the process has ended."""

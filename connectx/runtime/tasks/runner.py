@@ -146,8 +146,6 @@ class Runner(Generic[StimulusT, ActionT]):
         """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
         raise TypeError(f"{type(self).__name__} must define set_up")
 
-    # ------------------------------------------------------------------------- called by the worker, never blocking
-
     def start(self) -> None:
         """Start the thread: it makes the plugins and posts TaskPrepared or TaskFailed."""
         self._thread.start()
@@ -190,8 +188,6 @@ class Runner(Generic[StimulusT, ActionT]):
         if self._world is not None:
             self._world.unblock()
 
-    # ------------------------------------------------------------------------------ for the world, in the task's thread
-
     def stay_alive(self) -> None:
         """Between any two steps: wait while the worker is frozen, end when it was killed."""
         self.services.pulse()
@@ -233,8 +229,6 @@ class Runner(Generic[StimulusT, ActionT]):
         answer: StimulusT | None = stimulus
         while answer is not None:
             answer = self._step(answer)
-
-    # ---------------------------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
         try:
@@ -324,8 +318,6 @@ class Runner(Generic[StimulusT, ActionT]):
     def _live_core(self) -> LoopCore[StimulusT, ActionT]:
         assert self._core is not None, "prepared"
         return self._core
-
-    # ------------------------------------------------------------------------------------------------- commands
 
     def _next_command(self) -> TaskEffect:
         while True:

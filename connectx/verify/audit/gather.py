@@ -144,8 +144,6 @@ class _Gathering:
             self.unseen.append(f"{what}: {masked_text(error.message)}")
             return None
 
-    # ------------------------------------------------------------------------------------------------ connectors
-
     def _connectors(self, shown: Mapping[str, Mapping[str, Any]]) -> tuple[AuditedConnector, ...]:
         self.history = {(work.connector, work.task): work for work in snapshot(self.given.events).tasks}
         return tuple(_connector(name, shown[name], self.history) for name in sorted(shown))
@@ -157,8 +155,6 @@ class _Gathering:
             return task
         still_shown = task.state in (State.RUNNING, State.PAUSED)
         return replace(task, state=LOST, since_ms=known.since_ms) if still_shown else task
-
-    # ----------------------------------------------------------------------------------------------------- group
 
     def _with_group(self, inventory: ClusterInventory) -> ClusterInventory:
         config = self.given.config
@@ -184,8 +180,6 @@ class _Gathering:
         workers = _workers(view, inventory.workers)
         return replace(inventory, protocol=view.protocol, workers=workers, connectors=connectors)
 
-    # --------------------------------------------------------------------------------------------------- plugins
-
     def _with_plugins(self, inventory: ClusterInventory) -> ClusterInventory:
         classes = sorted({connector.class_name for connector in inventory.connectors} - {""})
         workers = []
@@ -202,8 +196,6 @@ class _Gathering:
         types = {connector.class_name: connector.type for connector in inventory.connectors}
         keys = {cls: found for cls in classes if (found := _keys(self.given.client, cls, types[cls]))}
         return replace(inventory, workers=tuple(workers), keys=keys)
-
-    # ----------------------------------------------------------------------------------------------------- Kafka
 
     def _with_kafka(self, inventory: ClusterInventory) -> ClusterInventory:
         if self.given.config is None:

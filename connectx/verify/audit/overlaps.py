@@ -183,9 +183,6 @@ def shared_internal_topics(clusters: Sequence[ClusterInventory]) -> Iterator[Fin
             )
 
 
-# ------------------------------------------------------------------------------------------------------- parts
-
-
 def _of_type(clusters: Sequence[ClusterInventory], kind: str) -> list[_Placed]:
     """Connectors of a type that are not STOPPED."""
     return [

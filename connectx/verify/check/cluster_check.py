@@ -255,8 +255,6 @@ class _Gathering:
                 return None
         return self._snapshots[topic]
 
-    # ---------------------------------------------------------------------------------------------------- sources
-
     def _take_sources(self, sources: Mapping[str, Config]) -> None:
         numbers = partition_numbers(self._histories)
         by_topic: dict[str, list[SourceReader]] = {}
@@ -343,8 +341,6 @@ class _Gathering:
         except ConnectxError as error:
             self.unseen.append(f"the source of {reader.connector} cannot be read: {error.message.rstrip('.')}")
             return None
-
-    # ------------------------------------------------------------------------------------------------------ sinks
 
     def _take_sink(self, name: str, config: Config, given: Any) -> None:
         settings = sink_connector_settings(config)

@@ -87,8 +87,6 @@ class _Judging:
         self.checked: list[Checked] = []
         self.pending = 0
 
-    # ------------------------------------------------------------------------------------------------ comparisons
-
     def take(self, comparison: Comparison, found: Difference, limit: int) -> None:
         """What one comparison means."""
         place = comparison.found.place
@@ -177,8 +175,6 @@ class _Judging:
             moment = self._attribution.of_offset(comparison.connectors[0], f"{row.topic}-{row.partition}", row.offset)
         in_log = row.offset is not None
         return Example(row.text, row.partition if in_log else None, row.offset, row.time_ms, moment)
-
-    # ---------------------------------------------------------------------------------------------------- sources
 
     def take_sources(self) -> None:
         """What the commits of sources show by themselves."""

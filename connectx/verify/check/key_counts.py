@@ -230,9 +230,6 @@ def _examples(counted: DataFrame, examples: int) -> tuple[KeyExample, ...]:
     return tuple(KeyExample(r["finding"], str(r["key"]), int(r["topic"]), int(r["target"])) for r in ranked)
 
 
-# ------------------------------------------------------------------------------------------------- the two sides
-
-
 def _topic_keys(
     spark: SparkSession, clients: ClientConfigs, snapshot: TopicSnapshot, keys: tuple[str, ...]
 ) -> DataFrame:

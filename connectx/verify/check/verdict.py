@@ -158,8 +158,6 @@ class Verdict:
     def _shut_out(self) -> str:
         return f"; {plural(self.fenced, 'writer')} fenced" if self.fenced else ""
 
-    # ------------------------------------------------------------------------------------------------------ forms
-
     def to_pandas(self) -> pd.DataFrame:
         """One row per finding and example (a finding without examples has one row).
 

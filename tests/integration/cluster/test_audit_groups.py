@@ -67,9 +67,6 @@ def until_found(audit: Callable[[], Audit], expected: Mapping[str, list[str]]) -
         raise
 
 
-# -------------------------------------------------------------------------------------- two groups on one Kafka
-
-
 @pytest.fixture
 def tangle(kafka: EmbeddedKafka) -> Iterator[AdminClient]:
     """Topics tangle-rows and tangle-dead; they are gone after the test."""
@@ -146,9 +143,6 @@ def test_two_groups_with_the_same_internal_topics_and_settings_that_bite(
         *("connect", "connect-out", "connect-out")
     ]
     assert not audit.of("open_transaction"), "it is no transaction that a coordinator knows"
-
-
-# ------------------------------------------------------------------------------- one group of workers not alike
 
 
 def release(version: str) -> type[cx.SourceConnector]:

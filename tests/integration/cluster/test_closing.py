@@ -262,9 +262,6 @@ def test_two_clusters_in_one_process_do_not_disturb_each_other(
     mine.check_exactly_once()
 
 
-# --------------------------------------------------------------------------- your own Kafka, your own Spark, no Spark
-
-
 @pytest.fixture
 def own(kafka: EmbeddedKafka, numbers: Iterator[int]) -> dict[str, Any]:
     """Arguments of a cluster on a Kafka that is not its own; the broker has one node."""

@@ -288,9 +288,6 @@ def test_a_connector_can_be_created_stopped(cluster: cx.Cluster, make_lines: Mak
     lines.check_exactly_once()
 
 
-# ------------------------------------------------------------------------------------------------------- bad input
-
-
 def test_all_problems_of_a_configuration_are_told_at_once_and_nothing_is_created(cluster: cx.Cluster) -> None:
     bad = {"connector.class": "FileStreamSource", "tasks.max": "none", "batch.size": "-1", "errors.tolerance": "some"}
     with pytest.raises(ConfigRejectedError) as caught:
@@ -334,9 +331,6 @@ def test_a_topic_that_cannot_be_created_fails_the_task_and_loses_nothing(
     connector.config.update({"topic": lines.topic})
     connector.wait("RUNNING", WAIT_S)
     lines.check_exactly_once()
-
-
-# ---------------------------------------------------------------------------------------------- forms and history
 
 
 def test_every_object_has_a_text_form_and_a_script_free_html_form(cluster: cx.Cluster, make_lines: MakeLines) -> None:

@@ -113,9 +113,6 @@ def test_a_stalled_leader_that_wakes_writes_nothing_and_leads_no_more(
     rows.check_exactly_once()
 
 
-# ------------------------------------------------------------------------------------------------ manual restarts
-
-
 @pytest.mark.rule("618.4.1")
 def test_a_restart_reads_the_config_topic_first_and_is_a_500_when_its_end_cannot_be_reached(
     workers: cx.Cluster, make_rows: MakeRows

@@ -209,9 +209,6 @@ def test_statuses_of_every_kind_reach_every_worker(adapters: Make) -> None:
         assert sorted(map(repr, seen)) == sorted(map(repr, records))
 
 
-# ----------------------------------------------------------------------------------------------- source offsets
-
-
 def commit_offset(worker: Any, key: bytes, value: bytes | None) -> None:
     producer = Producer(worker.clients.source_task_producer(TaskId("c", 0), {}, True))
     producer.init_transactions(30)
@@ -260,9 +257,6 @@ def test_a_worker_starts_when_the_open_transaction_of_a_killed_task_has_timed_ou
     worker = adapters("w2")
     worker.topics.start(timeout_s=1.0)
     assert worker.topics.offsets.read("c", [{}]) == [None]
-
-
-# ---------------------------------------------------------------------------------------------------- the end
 
 
 def test_a_killed_worker_writes_and_says_nothing_more_and_its_transaction_is_not_committed(adapters: Make) -> None:

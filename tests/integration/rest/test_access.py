@@ -45,9 +45,6 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-# ----------------------------------------------------------------------------------------------------------- logins
-
-
 @pytest.mark.parametrize(
     "login",
     [
@@ -145,9 +142,6 @@ def test_no_login_stands_in_an_answer_or_in_the_log(
     assert not [secret for secret in (SECRET, "wr0ng-secret", TOKEN) if secret in seen]
 
 
-# ------------------------------------------------------------------------------------- between workers, and our clients
-
-
 SIGNED = {"X-Connect-Authorization": "c2ln", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
 
 
@@ -212,9 +206,6 @@ def test_a_login_is_passed_on_to_the_leader(serve: Serve, logins: dict[str, str]
     leader = serve({verbs.Stop: Done(1, 204)}, logins)
     follower = serve({verbs.Stop: Forwarded(1, leader.core.url)}, logins)
     assert httpx.put(follower.url + "/connectors/f1/stop", headers=bearer(TOKEN)).status_code == 204
-
-
-# -------------------------------------------------------------------------------------------------------------- TLS
 
 
 @pytest.fixture(scope="module")
@@ -336,9 +327,6 @@ def test_configured_headers_are_in_every_response(serve: Serve) -> None:
         assert parsedate_to_datetime(headers["expires"]) > datetime.now(UTC)
 
 
-# ------------------------------------------------------------------------------------------------------------ limits
-
-
 def test_a_body_over_the_configured_limit_is_refused_whether_it_says_so_or_not(serve: Serve) -> None:
     worker = serve(settings={"rest.request.max.bytes": "100"})
     body = b'{"a":"' + b"x" * 100 + b'"}'
@@ -379,9 +367,6 @@ def test_more_requests_at_a_time_than_allowed_are_a_503_that_can_be_tried_again(
 def test_a_request_that_has_ended_makes_room_for_the_next(serve: Serve) -> None:
     worker = serve(settings={"rest.max.concurrent.requests": "1"})
     assert [httpx.get(worker.url + "/connectors").status_code for _ in range(3)] == [200, 200, 200]
-
-
-# ----------------------------------------------------------------------------------------------------------- origins
 
 
 def test_a_web_page_of_an_allowed_origin_may_ask_and_read(serve: Serve) -> None:

@@ -327,9 +327,6 @@ def test_silence_says_that_the_request_may_have_been_carried_out(
         connect(silent_url).stop("f1")
 
 
-# ------------------------------------------------------------------------------------------------- between workers
-
-
 @pytest.fixture
 def internal() -> Iterator[InternalClient]:
     client = InternalClient()

@@ -84,9 +84,6 @@ def test_the_document_that_is_served_is_the_one_that_was_tested(urls: list[str])
     assert httpx.get(urls[0] + "/openapi.json").json() == json.loads(json.dumps(DOCUMENT))
 
 
-# ------------------------------------------------------------------------------------------------- clients of others
-
-
 def patient(call: Callable[[], T]) -> T:
     """What a user of these clients does after a 409, which says that the group rebalances: ask again."""
 
@@ -159,9 +156,6 @@ def test_kafkaconnect_works_unchanged(urls: list[str], lines: dict[str, str]) ->
     until(lambda: json.loads(client.list()) == [], "the deletion", WAIT_S)
 
 
-# ------------------------------------------------------------------------------------------------ metrics and loggers
-
-
 def samples(url: str) -> dict[tuple[str, str], float]:
     """Value by name and connector."""
     families = text_string_to_metric_families(httpx.get(url + "/metrics").text)
@@ -223,9 +217,6 @@ def test_a_logger_is_set_on_one_worker_or_on_all(urls: list[str]) -> None:
     assert httpx.get(urls[1] + path).json() == {"level": "ERROR", "last_modified": None}
     assert httpx.put(urls[1] + path + "?scope=cluster", json={"level": "debug"}).status_code == 204
     until(lambda: logging.getLogger(name).level == logging.DEBUG, "a worker to read the record", WAIT_S)
-
-
-# ------------------------------------------------------------------------------------------------------- logins, TLS
 
 
 def test_a_cluster_behind_logins_and_tls_works_as_one_without(

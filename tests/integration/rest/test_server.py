@@ -114,9 +114,6 @@ def test_unknown_paths_and_methods_have_the_same_error_body(serve: Serve, method
     assert answer.json()["error_code"] == status
 
 
-# ------------------------------------------------------------------------------------------------ create and update
-
-
 def test_create_validates_then_writes_and_names_the_location(serve: Serve) -> None:
     worker = serve({verbs.Create: Done(1, 201, INFO)})
     body = {"name": " a/b ", "config": {"connector.class": "X", "tasks.max": 2, "ratio": 1.50, "on": True, "off": None}}
@@ -213,9 +210,6 @@ def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
     assert (answer.status_code, answer.json()["error_code"]) == (413, 413)
 
 
-# ------------------------------------------------------------------------------------------------------- forwarding
-
-
 def test_the_leader_gets_the_request_as_it_came_and_its_answer_is_passed_on(serve: Serve) -> None:
     leader = serve({verbs.RestartConnector: Done(1, 202, STATUS)})
     follower = serve({verbs.RestartConnector: Forwarded(1, leader.core.url)})
@@ -280,9 +274,6 @@ def test_a_leader_that_cannot_be_reached_is_a_409_that_names_it_since_nothing_wa
     assert gone.core.url in answer.json()["message"]
 
 
-# ------------------------------------------------------------------------------------------------- internal requests
-
-
 def test_internal_requests_reach_the_core_with_the_exact_bytes_and_both_headers(serve: Serve) -> None:
     worker = serve({verbs.PutTaskConfigs: Done(1, 204), verbs.Fence: Done(1, 204)})
     headers = {
@@ -308,8 +299,6 @@ def test_an_internal_request_keeps_its_signature_when_it_is_forwarded(serve: Ser
     assert httpx.post(follower.url + "/connectors/f1/tasks", content=body, headers=headers).status_code == 204
     assert leader.core.asked == [verbs.PutTaskConfigs("f1", [{"a": "ü"}], body, "c2ln", None)]
 
-
-# ----------------------------------------------------------------------------------------------------------- offsets
 
 PERMITTED = Done(1, 200, {"type": "source", "config": {"file": "a"}})
 
@@ -355,9 +344,6 @@ def test_malformed_offsets_are_refused_before_the_core_is_asked(serve: Serve, bo
     answer = httpx.patch(worker.url + "/connectors/f1/offsets", json=body)
     assert answer.status_code == 400
     assert worker.core.asked == []
-
-
-# ----------------------------------------------------------------------------------------------- plugins and the worker
 
 
 def test_plugins_and_their_validation(serve: Serve) -> None:
@@ -433,9 +419,6 @@ def test_a_request_that_takes_too_long_names_the_stage_of_the_worker(serve: Serv
     answer = httpx.put(worker.url + "/connectors/f1/stop")
     message = "Request timed out. The worker is currently reading the config topic to its end"
     assert (answer.status_code, answer.json()) == (500, error(500, message))
-
-
-# -------------------------------------------------------------------------------------------------- browsers, sockets
 
 
 @pytest.mark.parametrize(

@@ -186,9 +186,6 @@ def test_a_frozen_task_loses_its_partitions_and_its_commit_is_refused_when_it_wa
     assert committed("connect-zombie-1", name) == {f"{name}-0": 3}
 
 
-# ------------------------------------------------------------------------------------------------------- bad input
-
-
 def test_a_record_that_the_converter_cannot_read_fails_the_task_and_names_it(
     sink_task: Make, topic: Make, produce: Make, committed: Make, tmp_path: Path
 ) -> None:

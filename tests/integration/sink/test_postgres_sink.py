@@ -47,9 +47,6 @@ def target(postgres: str) -> Iterator[Place]:
         yield made
 
 
-# -------------------------------------------------------------------------------------------------- exactly once
-
-
 def test_a_frozen_zombie_that_holds_the_row_is_ended_by_its_successor(target: Place) -> None:
     from adbc_driver_postgresql import dbapi
 
@@ -116,9 +113,6 @@ def test_a_blocked_put_ends_when_it_is_cancelled_and_commits_nothing(target: Pla
     assert target.offset() is None
 
 
-# ---------------------------------------------------------------------------------------------------------- upsert
-
-
 def test_new_and_known_keys_may_change_from_batch_to_batch(target: Place) -> None:
     target.create()
     task = target.task(insert_mode="upsert", pk_mode="record_value", pk_fields="id")
@@ -148,9 +142,6 @@ def test_upsert_where_no_index_has_the_key_fails_with_a_next_step(target: Place)
     task.open([target.partition])
     with pytest.raises(TableMismatchError, match=r"no unique or exclusion constraint.*pk.fields"):
         task.put(target.batch(0, flights(1)))
-
-
-# ----------------------------------------------------------------------------------------------------------- types
 
 
 def test_every_type_arrives_as_it_is(target: Place) -> None:
@@ -215,9 +206,6 @@ def test_a_table_in_another_schema_is_found_by_its_name(target: Place) -> None:
     task.open([target.partition])
     task.put(target.batch(0, flights(1)))
     assert target.sql(f'SELECT id FROM "s_{target.topic}"."x_{target.topic}"') == [(1,)]
-
-
-# ------------------------------------------------------------------------------------------------------- bad input
 
 
 def test_a_missing_table_is_an_error_with_a_next_step(target: Place) -> None:
@@ -339,9 +327,6 @@ def test_upsert_without_a_key_is_a_configuration_error(settings: dict[str, str])
 def test_the_configuration_hides_the_password(target: Place) -> None:
     given: Callable[..., Mapping[str, Any]] = PostgresSink.config.parse
     assert "secret" not in repr(given({"connection.url": "postgresql://x/y", "connection.password": "secret"}))
-
-
-# ------------------------------------------------------------------------------------------------------- bulk lane
 
 
 def staged(task: JdbcSink.Task, token: str, target: Place, *ids: int) -> Any:

@@ -156,9 +156,6 @@ def test_a_missing_database_fails_the_task_with_a_next_step(database: Table, sin
     assert "correct connection.url" in trace
 
 
-# ----------------------------------------------------------------------------------------- a server that restarts
-
-
 class Server:
     """A PostgreSQL server of its own."""
 

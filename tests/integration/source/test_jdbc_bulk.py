@@ -301,9 +301,6 @@ def test_max_connections_limits_how_many_parts_are_read_at_a_time(shop: Shop, sp
         source.task.stop()
 
 
-# ---------------------------------------------------------------------------------------------------- in a cluster
-
-
 @pytest.fixture
 def cluster(make_cluster: Callable[..., cx.Cluster]) -> Iterator[cx.Cluster]:
     with make_cluster(workers=3, config=EOS) as made:

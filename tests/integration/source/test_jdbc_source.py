@@ -196,9 +196,6 @@ def test_a_lost_connection_is_made_again_and_no_row_is_lost(shop: Shop) -> None:
     assert failures == 1
 
 
-# ---------------------------------------------------------------------------------------------------- in a cluster
-
-
 @pytest.fixture
 def cluster(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
     with cx.Cluster(workers=2, config=EOS) as made:

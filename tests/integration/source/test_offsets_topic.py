@@ -134,9 +134,6 @@ def test_a_task_may_not_write_to_the_connectors_offsets_topic(place: Place, line
     assert "its own source offsets go to" in lines(topic=mine(place)).begin_and_fail().trace
 
 
-# ---------------------------------------------------------------------------------------------- over REST, and by users
-
-
 @pytest.fixture
 def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[str, str], Any]]:
     """What REST asks of a worker, with the configuration of a connector that has a topic of its own."""

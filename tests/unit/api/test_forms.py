@@ -73,9 +73,6 @@ RECORD = Record(BAD, 0, 1, 0, BAD, {"url": URL}, {BAD: BAD}, None, None, BAD)
 CLASSES: list[type] = [value for name in cx.__all__ if isinstance(value := getattr(cx, name), type)]
 
 
-# ------------------------------------------------------------------------------------------------------- the walk
-
-
 @cache
 def names_of(module: Any) -> dict[str, Any]:
     """What annotations of a module can name: also what it imports only for them."""
@@ -139,9 +136,6 @@ def reachable() -> dict[type, str]:
                     found[reached] = f"{cls.__name__}.{name}"
                     todo.append(reached)
     return found
-
-
-# ------------------------------------------------------------------------------------------------- one of each class
 
 
 class Answers:

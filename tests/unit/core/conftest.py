@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.core.messages import Step, Stimulus
+from connectx.core.messages import Stimulus, WorkerStep
 from connectx.core.worker import WorkerCore
 
 
@@ -14,7 +14,7 @@ def _check_each_step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         return
     handle = WorkerCore.handle
 
-    def handle_and_check(self: WorkerCore, stimulus: Stimulus, now_ms: int) -> Step:
+    def handle_and_check(self: WorkerCore, stimulus: Stimulus, now_ms: int) -> WorkerStep:
         before = self.marks()
         step = handle(self, stimulus, now_ms)
         assert not self.check(before), f"{stimulus} breaks a rule: {'; '.join(map(str, self.check(before)))}"

@@ -261,9 +261,6 @@ def test_what_a_query_returns_is_not_the_state() -> None:
     assert log == running()[0]
 
 
-# -------------------------------------------------------------------------------------- publishing task configs
-
-
 def test_equal_task_configs_are_not_published_again() -> None:
     log, _ = running()
     assert not log.task_configs_changed("c", [{"k": "x"}, {"k": "x"}])

@@ -14,7 +14,7 @@ from connectx.core.messages import (
     Refused,
     Reply,
     SetTimer,
-    Step,
+    WorkerStep,
     WriteConfigRecords,
 )
 from connectx.core.replies import ConnectorInfo, TaskRef
@@ -61,7 +61,7 @@ DELETED = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskC
 PAUSED, STOPPED = (resting(TargetState.PAUSED),), (resting(TargetState.STOPPED),)
 
 
-def orders(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
+def orders(step: WorkerStep) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
     """What was ordered from the config topic: batches with their privilege, and reads as "read"."""
     ordered: list[tuple[tuple[ConfigRecord, ...], bool] | str] = []
     for effect in step.effects:
@@ -73,16 +73,13 @@ def orders(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
     return ordered
 
 
-def carried_out(script: WorkerScript, verb: Verb, request_id: int = 77) -> Step:
+def carried_out(script: WorkerScript, verb: Verb, request_id: int = 77) -> WorkerStep:
     """The request and all that it needs of the config topic."""
     return merged(script.ask(verb, request_id), script.carry_out())
 
 
-def written(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
+def written(step: WorkerStep) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
     return [order for order in orders(step) if order != "read"]
-
-
-# --------------------------------------------------------------------------------------------- what is written
 
 
 @pytest.mark.parametrize(
@@ -200,9 +197,6 @@ def test_the_snapshot_changes_only_by_what_is_read() -> None:
     assert script.ask(verbs.ConnectorConfig("c"), 78).effects == [Refused(78, 404, "Connector c not found")]
 
 
-# ------------------------------------------------------------------------------------- conditions, at its own turn
-
-
 @pytest.mark.parametrize(
     ("before", "verb", "status", "error"),
     [
@@ -243,9 +237,6 @@ def test_task_configs_that_came_twice_are_written_once() -> None:
         ((TaskCommitRecord("c", 1),), True),
     ]
     assert replies(done) == [Done(77, 204), Done(78, 204)]
-
-
-# ------------------------------------------------------------------------------------------------------- failures
 
 
 @pytest.mark.rule("618.1.5")
@@ -292,7 +283,7 @@ def test_a_write_of_the_leader_that_kafka_does_not_answer_fails_after_30_s_and_i
     )
     assert replies(over) == [Refused(77, 500, message)]
     late = script.do(ConfigRecordsWritten(write.request_id))
-    assert late == Step(ignored=NotPending(write.request_id))
+    assert late == WorkerStep(ignored=NotPending(write.request_id))
 
 
 def test_a_write_whose_claim_is_gone_has_the_same_limit() -> None:
@@ -309,15 +300,12 @@ def test_an_answer_in_time_ends_the_limit() -> None:
     script.ask(DELETE)
     limit = script.timers[WorkerTimer.WRITE_LIMIT]
     script.written()
-    assert script.fire_late(limit) == Step(ignored=TimerReplaced(WorkerTimer.WRITE_LIMIT))
+    assert script.fire_late(limit) == WorkerStep(ignored=TimerReplaced(WorkerTimer.WRITE_LIMIT))
 
 
 @pytest.mark.parametrize("verb", [PAUSE, verbs.LoggerLevel("x", "INFO")])
 def test_an_ordinary_write_has_the_limit_of_its_client(verb: Verb) -> None:
     assert of_kind(leading().ask(verb), SetTimer) == []
-
-
-# --------------------------------------------------------------------------------------------- the leader's rights
 
 
 def test_privileged_writes_wait_for_the_claim() -> None:

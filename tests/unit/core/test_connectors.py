@@ -21,13 +21,13 @@ from connectx.core.messages import (
     SetTimer,
     ShutdownRequested,
     StartConnector,
-    Step,
     Stimulus,
     StopConnector,
     TaskConfigsGenerated,
     TaskConfigsSent,
     TaskReconfigurationRequested,
     TimerFired,
+    WorkerStep,
     WriteConfigRecords,
     WriteStatus,
 )
@@ -93,26 +93,23 @@ def running(*records: ConfigRecord) -> WorkerScript:
     return at(ConnectorPhase.ACTIVE, TargetState.STARTED, *records)
 
 
-def restarted(script: WorkerScript) -> Step:
+def restarted(script: WorkerScript) -> WorkerStep:
     """A user restarts the connector."""
     return merged(script.ask(verbs.RestartConnector("c")), script.read_to_end())
 
 
-def generated(script: WorkerScript, *task_configs: dict[str, str | None], instance: int = 1) -> Step:
+def generated(script: WorkerScript, *task_configs: dict[str, str | None], instance: int = 1) -> WorkerStep:
     """The plugin answers with its task configs."""
     return script.do(TaskConfigsGenerated("c", instance, task_configs))
 
 
-def sent(script: WorkerScript, error: str | None = None) -> Step:
+def sent(script: WorkerScript, error: str | None = None) -> WorkerStep:
     """The leader answers the task configs."""
     return script.do(TaskConfigsSent(script.take(SendTaskConfigs).request_id, error))
 
 
-def starts(step: Step) -> list[StartConnector]:
+def starts(step: WorkerStep) -> list[StartConnector]:
     return of_kind(step, StartConnector)
-
-
-# ------------------------------------------------------------------------------------------------------ the start
 
 
 @pytest.mark.parametrize("rests", list(TargetState))
@@ -157,9 +154,6 @@ def test_a_start_that_fails_shows_the_trace_and_is_not_tried_again() -> None:
     assert starts(script.rebalance()) == []
 
 
-# ------------------------------------------------------------------------------------------------- target states
-
-
 def test_a_pause_while_starting_follows_the_start() -> None:
     script = at(ConnectorPhase.STARTING)
     assert script.see(resting(TargetState.PAUSED)).effects == []
@@ -197,9 +191,6 @@ def test_a_stop_always_ends_in_stopped() -> None:
     assert script.see(stop).effects == [SetConnectorTargetState("c", 1, TargetState.STOPPED)]
     reached = script.do(ConnectorStateReached("c", 1, TargetState.STOPPED))
     assert reached.effects == [status(State.STOPPED, version=None)]
-
-
-# -------------------------------------------------------------------------------------------------- task configs
 
 
 def test_the_leader_reads_the_config_topic_and_writes_changed_task_configs_itself() -> None:
@@ -310,9 +301,6 @@ def test_a_plugin_may_ask_for_new_task_configs_while_it_runs() -> None:
     assert at(ConnectorPhase.ACTIVE, TargetState.PAUSED).do(asked).effects == []
 
 
-# ---------------------------------------------------------------------------------------------- stop and restart
-
-
 @pytest.mark.parametrize("phase", [ConnectorPhase.STARTING, ConnectorPhase.ACTIVE, ConnectorPhase.FAILED])
 def test_a_revoked_connector_stops_from_every_phase_and_is_unassigned(phase: ConnectorPhase) -> None:
     script = at(phase)
@@ -377,9 +365,6 @@ def test_a_restart_is_dropped_when_the_connector_was_deleted_meanwhile() -> None
     script = running()
     script.see(CHANGED, ConnectorConfigRecord("c", None))
     assert script.do(ConnectorStopped("c", 1)).effects == [status(State.UNASSIGNED)]
-
-
-# ----------------------------------------------------------------------------------------------------- late answers
 
 
 @pytest.mark.parametrize("phase", list(ConnectorPhase))

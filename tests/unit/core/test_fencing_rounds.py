@@ -12,9 +12,9 @@ from connectx.core.messages import (
     ReadConfigToEnd,
     Refused,
     SetTimer,
-    Step,
     TaskPrepared,
     TimerFired,
+    WorkerStep,
     WriteConfigRecords,
 )
 from connectx.core.timer_keys import TaskCountRetry, TaskFencingRetry, WorkerTimer
@@ -72,9 +72,6 @@ def failed(error: str) -> Recorded:
     return Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
 
 
-# ------------------------------------------------------------------------------------------- what a round has to do
-
-
 @pytest.mark.rule("618.2.1")
 def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> None:
     assert both(asked(pending=False).read_to_end()) == ([], [Done(77, 204)])
@@ -112,9 +109,6 @@ def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_wri
     assert done.effects == [Done(77, 204)]
 
 
-# -------------------------------------------------------------------------------------------------- who is answered
-
-
 def test_later_requests_and_tasks_of_the_leader_join_the_round_and_share_its_result() -> None:
     script = fencing()
     assert script.ask(FENCE, 78).effects == []
@@ -143,9 +137,6 @@ def test_rounds_of_two_connectors_do_not_meet() -> None:
 )
 def test_a_round_for_no_source_connector_is_refused(record: ConfigRecord, status: int, error: str) -> None:
     assert replies(asked().read_to_end(record)) == [refused(status, error)]
-
-
-# -------------------------------------------------------------------------------------------------- what goes wrong
 
 
 def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_for_again() -> None:
@@ -227,7 +218,7 @@ def test_the_record_of_an_older_round_does_not_end_a_newer_one() -> None:
     assert (*both(late), late.ignored is None) == (*NOTHING_HAPPENED, False)
 
 
-def ended(script: WorkerScript) -> Step:
+def ended(script: WorkerScript) -> WorkerStep:
     """The write of the record succeeds, and is read back."""
     script.written()
     return script.read_to_end()

@@ -30,7 +30,6 @@ from connectx.core.messages import (
     ProducersFenced,
     SessionKeyCreated,
     ShutdownRequested,
-    Step,
     Stimulus,
     TaskConfigsGenerated,
     TaskConfigsSent,
@@ -41,6 +40,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
     TimerFired,
+    WorkerStep,
 )
 from connectx.core.timer_keys import GroupTimer, WorkerTimer
 from connectx.core.worker import WorkerCore
@@ -128,7 +128,7 @@ def watch(patch: pytest.MonkeyPatch) -> list[str]:
     silent: list[str] = []
     handle = WorkerCore.handle
 
-    def watched(self: WorkerCore, stimulus: Stimulus, now_ms: int) -> Step:
+    def watched(self: WorkerCore, stimulus: Stimulus, now_ms: int) -> WorkerStep:
         before = copy.deepcopy(self) if isinstance(stimulus, MAY_BE_LATE) else None
         step = handle(self, stimulus, now_ms)
         if before is not None and not (step.ignored or step.transitions or step.effects):

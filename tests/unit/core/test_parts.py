@@ -59,9 +59,6 @@ def test_a_reference_upwards_and_a_function_are_found() -> None:
     assert upward_references({"below": Part(print)}) == ["below.other"]
 
 
-# ------------------------------------------------------------------------------------------------- what parts do
-
-
 def chain(node: ast.AST, aliases: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """The names of `self.a.b`, with local names of such values replaced; empty for anything else."""
     if isinstance(node, ast.Name):

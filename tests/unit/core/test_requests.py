@@ -20,7 +20,6 @@ from connectx.core.messages import (
     Reply,
     SetLoggerLevel,
     ShutdownRequested,
-    Step,
     StopConnector,
     StopTask,
     TaskFailed,
@@ -28,6 +27,7 @@ from connectx.core.messages import (
     TaskProducerReady,
     TaskStopped,
     WorkerShutDown,
+    WorkerStep,
     WriteConfigRecords,
     WriteStatus,
 )
@@ -115,9 +115,6 @@ def rebalancing(*, leads: bool) -> WorkerScript:
 def answered(script: WorkerScript, verb: Verb) -> list[Reply]:
     """The replies when all that the request needs of the config topic was done."""
     return replies(merged(script.ask(verb), script.carry_out()))
-
-
-# ------------------------------------------------------------------------------------------------ from the snapshot
 
 
 @pytest.mark.parametrize(
@@ -210,9 +207,6 @@ def test_a_worker_describes_its_place_in_the_group() -> None:
     }
 
 
-# ---------------------------------------------------------------------------------------------- who has to answer
-
-
 @pytest.mark.parametrize("verb", [*OF_LEADER, *INTERNAL])
 def test_a_follower_forwards_to_the_leader(verb: Verb) -> None:
     assert following().ask(verb).effects == [Forwarded(77, LEADER_URL)]
@@ -262,9 +256,6 @@ def test_a_wrong_signature_is_refused_when_the_group_has_sessions(verb: Verb) ->
     assert without_sessions.ask(verb).effects == [Forwarded(77, LEADER_URL)]
 
 
-# ------------------------------------------------------------------------------------------------------- writes
-
-
 @pytest.mark.parametrize(
     ("verb", "status", "body"),
     [
@@ -303,10 +294,7 @@ def test_logger_levels_of_the_past_are_not_set_again() -> None:
     assert starting().see(LoggerLevelRecord("connectx", "DEBUG")).effects == []
 
 
-# ------------------------------------------------------------------------------------------------------ restarts
-
-
-def restarted(step: Step) -> list[str | TaskId]:
+def restarted(step: WorkerStep) -> list[str | TaskId]:
     """What stops, or starts again at once because it had failed."""
     connectors = [effect.connector for effect in of_kind(step, StopConnector)]
     stopped = [effect.task for effect in of_kind(step, StopTask)]
@@ -390,9 +378,6 @@ def test_a_restart_command_does_not_start_what_a_rebalance_has_not_started_yet()
     assert script.see(RestartRecord("c", True, False)).effects == []
 
 
-# ------------------------------------------------------------------------------------------- while a request waits
-
-
 @pytest.mark.rule("618.4.1")
 @pytest.mark.parametrize("verb", READ_FIRST)
 def test_a_read_that_fails_is_a_500(verb: Verb) -> None:
@@ -458,9 +443,6 @@ def test_a_task_that_a_smaller_task_count_took_away_is_not_found_although_a_reba
     assert replies(script.read_to_end(*committed(1))) == reply(404, "Task c-1 not found")
 
 
-# ------------------------------------------------------------------------------------------------------- offsets
-
-
 def stopped(**changes: Any) -> WorkerScript:
     """A leader whose connector c is stopped, and has no tasks since its last task count record of 2."""
     return leading((*configured(), *committed(0), resting(TargetState.STOPPED)), **changes)
@@ -493,9 +475,6 @@ def test_the_conditions_are_checked_again_after_the_fencing_round() -> None:
     script.read_to_end()
     found = script.read_to_end(TaskCountRecord("c", 0), resting(TargetState.STARTED))
     assert replies(found) == reply(400, NOT_STOPPED)
-
-
-# ---------------------------------------------------------------------------------------- before, at and after the end
 
 
 @pytest.mark.parametrize("verb", [*OF_LEADER, *OF_OWNER, *INTERNAL, *ANYWHERE, verbs.Pause("c")])

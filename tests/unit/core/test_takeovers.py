@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.core import verbs
-from connectx.core.messages import Step, TaskFailed, WriteStatus
+from connectx.core.messages import TaskFailed, WorkerStep, WriteStatus
 from connectx.core.timer_keys import TaskStopLimit
 from connectx.model.config_records import ConnectorConfigRecord
 from connectx.model.events import EventKind
@@ -40,29 +40,28 @@ def running(task: TaskId = C0) -> WorkerScript:
     return script
 
 
-def taken_over(script: WorkerScript, state: State = State.RUNNING, generation: int = 7, at_ms: int = NOON_MS) -> Step:
+def taken_over(
+    script: WorkerScript, state: State = State.RUNNING, generation: int = 7, at_ms: int = NOON_MS
+) -> WorkerStep:
     """A status of c-0 on another worker is read."""
     return script.show(C0, state, OTHER, generation, at_ms)
 
 
-def fenced(script: WorkerScript, task: TaskId = C0, newer_epoch: int | None = 4) -> Step:
+def fenced(script: WorkerScript, task: TaskId = C0, newer_epoch: int | None = 4) -> WorkerStep:
     return script.do(TaskFailed(task, 1, "Traceback\nfenced\n", fenced=True, newer_epoch=newer_epoch))
 
 
-def explained(step: Step) -> list[str]:
+def explained(step: WorkerStep) -> list[str]:
     """What the step records of who fenced a task."""
     return [transition.cause for transition in step.transitions if transition.kind is EventKind.FENCED_BY]
 
 
-def trace_of(step: Step) -> str:
+def trace_of(step: WorkerStep) -> str:
     (written,) = of_kind(step, WriteStatus)
     assert isinstance(written.record, TaskStatusRecord)
     assert written.record.status is not None
     assert written.record.status.state is State.FAILED
     return written.record.status.trace or ""
-
-
-# ------------------------------------------------------------------------------------------------- what is known
 
 
 def test_the_worker_that_reports_the_task_under_a_later_generation_took_it_over() -> None:
@@ -114,9 +113,6 @@ def test_a_deleted_connector_explains_nothing() -> None:
     script.see(ConnectorConfigRecord("c", None))
     taken_over(script)
     assert explained(fenced(script)) == [UNKNOWN]
-
-
-# ------------------------------------------------------------------------------------------------- what is shown
 
 
 def test_a_fenced_task_fails_with_who_did_it_and_does_not_hide_the_successors_status() -> None:

@@ -16,7 +16,6 @@ from connectx.core.messages import (
     SetTaskTargetState,
     SetTimer,
     ShutdownRequested,
-    Step,
     Stimulus,
     StopTask,
     TaskFailed,
@@ -25,6 +24,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
     TimerFired,
+    WorkerStep,
     WriteStatus,
 )
 from connectx.core.tasks import TaskPhase
@@ -123,20 +123,17 @@ def _start_up_to(phase: TaskPhase, script: WorkerScript) -> None:
         script.read_to_end()
 
 
-def restarted(script: WorkerScript, task: int = 0) -> Step:
+def restarted(script: WorkerScript, task: int = 0) -> WorkerStep:
     """A user restarts the task."""
     return merged(script.ask(verbs.RestartTask("c", task)), script.read_to_end())
 
 
-def starts(step: Step) -> list[PrepareTask]:
+def starts(step: WorkerStep) -> list[PrepareTask]:
     return of_kind(step, PrepareTask)
 
 
-def stops(step: Step) -> list[StopTask]:
+def stops(step: WorkerStep) -> list[StopTask]:
     return of_kind(step, StopTask)
-
-
-# ------------------------------------------------------------------------------------------------------ the start
 
 
 def test_a_task_is_prepared_with_the_configs_of_the_snapshot() -> None:
@@ -193,9 +190,6 @@ def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
     assert both(script.read_to_end()) == ([step("begin")], [BeginTask(C0, 1)])
     running = script.do(TaskStateReached(C0, 1, paused=False))
     assert both(running) == ([state(State.RUNNING)], [status(State.RUNNING)])
-
-
-# ------------------------------------------------------------------------------------------------------ fencing
 
 
 def test_a_leader_asks_no_other_worker_to_fence() -> None:
@@ -279,9 +273,6 @@ def test_a_task_that_restarts_while_its_leader_fences_never_touches_its_producer
     assert both(script.read_to_end()) == NOTHING_HAPPENED
 
 
-# ------------------------------------------------------------------------------------------- the check before the start
-
-
 @pytest.mark.rule("618.3.3")
 @pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING])
 def test_newer_task_configs_end_a_start_as_soon_as_they_are_read(phase: TaskPhase) -> None:
@@ -334,9 +325,6 @@ def test_a_config_topic_that_cannot_be_read_fails_the_start() -> None:
     assert script.read_to_end(error="gone").effects == [StopTask(C0, 1), status(State.FAILED, trace)]
 
 
-# ------------------------------------------------------------------------------------------------- pause and resume
-
-
 @pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.STARTING, TaskPhase.ACTIVE])
 def test_a_pause_reaches_a_task_in_every_phase_and_once(phase: TaskPhase) -> None:
     script = at(phase)
@@ -364,9 +352,6 @@ def test_a_task_that_rests_is_paused_and_one_that_goes_on_runs() -> None:
     script = at(TaskPhase.ACTIVE)
     rested = script.do(TaskStateReached(C0, 1, paused=True), TaskStateReached(C0, 1, paused=False))
     assert rested.effects == [status(State.PAUSED), status(State.RUNNING)]
-
-
-# -------------------------------------------------------------------------------------------------------- the end
 
 
 def test_a_task_that_stops_in_time_is_unassigned() -> None:
@@ -418,9 +403,6 @@ def test_a_status_from_an_earlier_generation_is_written_over() -> None:
     over = script.show(C0, State.UNASSIGNED, "other:1", generation=3)
     assert over.effects == [status(State.RUNNING, generation=4)]
     assert script.show(C0, State.UNASSIGNED, "other:1", generation=4).effects == []
-
-
-# ------------------------------------------------------------------------------------------------------- restarts
 
 
 def test_a_restarted_task_stops_is_shown_as_restarting_and_starts_as_a_new_instance() -> None:
@@ -544,9 +526,6 @@ def test_a_restart_is_dropped_when_the_connector_was_deleted_meanwhile() -> None
     restarted(script)
     script.see(ConnectorConfigRecord("c", None))
     assert starts(script.do(TaskStopped(C0, 1))) == []
-
-
-# ----------------------------------------------------------------------------------------------------- late answers
 
 
 @pytest.mark.parametrize("phase", list(TaskPhase))

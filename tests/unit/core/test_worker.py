@@ -27,7 +27,6 @@ from connectx.core.messages import (
     SetTimer,
     ShutdownRequested,
     StartConnector,
-    Step,
     Stimulus,
     StopConnector,
     StopTask,
@@ -35,6 +34,7 @@ from connectx.core.messages import (
     TopicUsed,
     WorkerShutDown,
     WorkerStarted,
+    WorkerStep,
     WriteStatus,
 )
 from connectx.core.signals import CoordinatorUnknown
@@ -79,11 +79,8 @@ def running() -> WorkerScript:
     return script
 
 
-def work_of(step: Step) -> list[Effect]:
+def work_of(step: WorkerStep) -> list[Effect]:
     return [effect for effect in step.effects if isinstance(effect, (*OF_WORK, SendJoinGroup))]
-
-
-# ------------------------------------------------------------------------------------- changes of the config topic
 
 
 def test_a_new_connector_makes_the_worker_join_again() -> None:
@@ -166,9 +163,6 @@ def test_changes_before_the_start_and_after_the_stop_are_not_acted_on(record: Co
     assert script.place()["config_offset"] == 7
 
 
-# ------------------------------------------------------------------------------------------------- statuses, topics
-
-
 def test_a_topic_is_recorded_once_for_a_task_that_is_here() -> None:
     script = running()
     used = WriteStatus(TopicStatusRecord("t", "c", 0, 1_000))
@@ -184,9 +178,6 @@ def test_a_task_that_is_gone_or_a_worker_without_tracking_records_no_topic(scrip
 
 def test_a_tombstone_of_a_status_is_not_written_over() -> None:
     assert running().status(ConnectorStatusRecord("c", None)).effects == []
-
-
-# ------------------------------------------------------------------------------------------------- start and end
 
 
 def test_a_worker_joins_when_it_has_read_its_topics_and_only_once() -> None:
@@ -232,9 +223,6 @@ def test_after_its_end_nothing_moves_any_more(stimulus: Stimulus) -> None:
     script.do(ShutdownRequested())
     late = script.do(stimulus)
     assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "the worker has stopped")
-
-
-# ----------------------------------------------------------------------------------------------------------- copies
 
 
 def test_a_copy_goes_its_own_way() -> None:

@@ -102,9 +102,6 @@ def test_how_an_event_was_seen_comes_back() -> None:
     assert read(event_to_json(event)) == event
 
 
-# ----------------------------------------------------------------------------------------------------- version 1
-
-
 def of_version_1(kind: EventKind, cause: str = "", **data: Any) -> Event:
     line = {"seq": 1, "time_ms": 5, "worker": "worker-1", "kind": kind, "connector": "orders", "task": 1}
     return event_from_json({**line, "generation": 3, "producer_epoch": None, "cause": cause, "data": data})

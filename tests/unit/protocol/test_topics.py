@@ -39,8 +39,6 @@ from connectx.protocol.offsets_topic import (
 )
 from connectx.protocol.status_topic import decode_status_record, encode_status_record
 
-# ---------------------------------------------------------------------------------------------------- the JSON
-
 
 def test_json_is_compact_and_escapes_only_what_it_must() -> None:
     assert compact_json.dumps({"p": ['ä/"\\', 1, True, None]}) == '{"p":["ä/\\"\\\\",1,true,null]}'.encode()
@@ -55,8 +53,6 @@ def test_the_json_reader_refuses_what_is_not_json() -> None:
         with pytest.raises(ValueError, match=r".*"):
             compact_json.loads(data)
 
-
-# ------------------------------------------------------------------------------------------------ config topic
 
 CONFIG_RECORDS: list[tuple[ConfigRecord, str, str | None]] = [
     (ConnectorConfigRecord("a-b ü", {"x": None, "y": "/"}), "connector-a-b ü", '{"properties":{"x":null,"y":"/"}}'),
@@ -156,8 +152,6 @@ def test_missing_and_odd_fields_of_a_restart_are_false() -> None:
     assert record == RestartRecord("c", include_tasks=False, only_failed=False)
 
 
-# ------------------------------------------------------------------------------------------------ status topic
-
 RUNNING = Status(State.RUNNING, "h:1", 4, None, "1.0")
 RUNNING_JSON = '{"state":"RUNNING","trace":null,"worker_id":"h:1","generation":4,"version":"1.0"}'
 
@@ -218,9 +212,6 @@ def test_a_status_from_before_the_version_field_is_read() -> None:
 )
 def test_a_status_record_of_the_wrong_shape_is_skipped(key: str, value: str | None) -> None:
     assert decode_status_record(key.encode(), None if value is None else value.encode()) is None
-
-
-# ----------------------------------------------------------------------------------------------- offsets topic
 
 
 def test_an_offset_key_keeps_the_order_and_type_of_its_properties() -> None:

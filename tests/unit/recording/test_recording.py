@@ -71,9 +71,6 @@ def some_steps(core: RecordedCore) -> Recording:
     return recording
 
 
-# --------------------------------------------------------------------------------------------------------- values
-
-
 def classes_of(union: Any) -> list[type]:
     return [cls for cls in get_args(union) if isinstance(cls, type)]
 
@@ -138,9 +135,6 @@ def test_effects_are_shown_on_one_line() -> None:
     )
 
 
-# -------------------------------------------------------------------------------------------------------- secrets
-
-
 def test_secrets_are_not_in_a_recording_and_the_replay_still_sees_what_changed() -> None:
     core = recorded()
     config = SOURCE | {"password": SECRET, "x": f"jdbc://u:{SECRET}@h/${{file:f:k}}", "plain": SECRET}
@@ -189,9 +183,6 @@ def test_all_settings_that_the_core_reads_are_recorded_and_no_others() -> None:
     assert names == set(SETTINGS)
 
 
-# ----------------------------------------------------------------------------------------------------------- ring
-
-
 def test_a_recording_begins_when_the_internal_topics_were_read() -> None:
     core = RecordedCore("worker-1", settings(), 1 << 20, MASK)
     core.handle(ConfigRecordRead(0, ConnectorConfigRecord("c", SOURCE)), 1_000)
@@ -221,9 +212,6 @@ def test_a_core_without_room_records_nothing() -> None:
     assert core.recording("a test") is None
 
 
-# ---------------------------------------------------------------------------------------------------------- late
-
-
 @pytest.mark.parametrize(
     ("stimulus", "reason"),
     [
@@ -248,9 +236,6 @@ def test_what_the_core_waits_for_is_not_late() -> None:
     recording = some_steps(recorded())
     assert (recording.entries[3].ignored or "").endswith("was cancelled or set again")
     assert [entry.ignored is None for entry in recording.entries] == [True, True, False, False]
-
-
-# --------------------------------------------------------------------------------------------------------- replay
 
 
 def test_every_worker_of_a_simulated_cluster_is_replayed_without_a_difference(
@@ -312,9 +297,6 @@ def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkey
     assert (difference.step, difference.found) == (1, "a rule is broken: a rule")
 
 
-# ---------------------------------------------------------------------------------------------------------- files
-
-
 def test_a_file_holds_the_recordings_of_all_workers_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     one, other = some_steps(recorded()), replace(some_steps(recorded()), worker="worker-2", reason="it failed")
     path = write_recordings(tmp_path / "cores.jsonl", [one, other])
@@ -362,9 +344,6 @@ def test_a_recording_of_another_version_of_the_core_is_refused(tmp_path: Path) -
     ):
         with pytest.raises(RecordingError, match=r"cannot be replayed: .*Replay it with the version"):
             first_difference(broken)
-
-
-# -------------------------------------------------------------------------------------------------- command, test
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:

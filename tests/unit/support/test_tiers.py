@@ -171,8 +171,6 @@ def test_the_summary_names_flaky_tests_and_too_many_fail_the_run() -> None:
     assert summary(many).splitlines()[-1] == "FAILED: 3 flaky tests; at most 2 are allowed"
 
 
-# --------------------------------------------------------------------------- the budget
-
 RUN: dict[str, Any] = {
     "calibration_s": 0.1,
     "wall_s": 100.0,

@@ -158,8 +158,6 @@ class ReadAhead:
         self._pool.shutdown()
         self._session.close()
 
-    # ------------------------------------------------------------------------------------------------ the thread
-
     def _read(self) -> Reading:
         if self._after is not None:
             place = f"{literal(self.copy)}, {as_lsn(self._after)}"

@@ -133,8 +133,6 @@ class Catalog:
         self._shapes: dict[Relation, TableShape | None] = {}
         self.keep = False
 
-    # ---------------------------------------------------------------------------------------------------- tables
-
     def shape_of(self, relation: Relation) -> TableShape | None:
         """The table that a Relation message describes; None when it is not read.
 
@@ -250,8 +248,6 @@ class Catalog:
             for oid, base, modifier, is_array, labels, is_hstore in rows
         }
 
-    # -------------------------------------------------------------------------------------------- the publication
-
     def ensure_publication(self, name: str, mode: str, *, via_root: bool = False) -> None:
         """Create the publication, or set its tables, by publication.autocreate.mode.
 
@@ -306,8 +302,6 @@ class Catalog:
                 next_step="Create it, or correct the lists, and restart the task.",
             )
         return chosen
-
-    # -------------------------------------------------------------------------------------------------- the slot
 
     def slot(self, name: str) -> Slot | None:
         """The slot, None if there is none."""
@@ -374,8 +368,6 @@ class Catalog:
             self._session.rollback()
             return False
         return True
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         rows = self._session.query(sql)

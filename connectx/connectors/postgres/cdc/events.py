@@ -183,8 +183,6 @@ class Changes:
             columns, schemas = {"key": key, **columns}, {"key": SchemaName(f"{topic}.Key"), **schemas}
         return named_table(columns, schemas)
 
-    # ------------------------------------------------------------------------------------------------- inner parts
-
     def _arrays(self, rows: RowTexts | None, partial: Any) -> list[pa.Array]:
         """The columns of rows as values."""
         if rows is None:

@@ -120,8 +120,6 @@ class SlotReader:
         if stream is not None:
             stream.close()
 
-    # ------------------------------------------------------------------------------------------ over a connection
-
     def _start_stream(self, position: Position) -> None:
         stream = self._make_stream()
         try:
@@ -145,8 +143,6 @@ class SlotReader:
             self._ready.extend(decoder.slices(walsender.messages_of(frames)))
             reached = decoder.position.lsn
         self.is_whole, self.reached = True, reached
-
-    # ---------------------------------------------------------------------------------------------------- by SQL
 
     def _read(self, position: Position) -> None:
         if not self._parts:
@@ -196,8 +192,6 @@ class SlotReader:
             log.warning("%s.", moved)
         self._confirmed, self._unconfirmed = self._committed, 0
 
-    # ------------------------------------------------------------------------------------------ ahead of the task
-
     def _start_ahead(self, lsn: int) -> None:
         self._ahead = ReadAhead(self._connect(), self._slot, self._publication, self._most)
         try:
@@ -234,8 +228,6 @@ class SlotReader:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _new_decoder(self, position: Position) -> Decoder:
         return Decoder(

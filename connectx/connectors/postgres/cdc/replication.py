@@ -145,8 +145,6 @@ class ReplicationStream:
         self._waker.close()
         self._woken.close()
 
-    # -------------------------------------------------------------------------------------------- the connection
-
     def _connected(self) -> Connection[Any]:
         require("slot.read.mode=stream", "postgres", "psycopg")
         import psycopg
@@ -183,8 +181,6 @@ class ReplicationStream:
     def _lost(self, reason: str) -> DatabaseUnavailableError:
         place = shown_place(self._uri)
         return DatabaseUnavailableError(f"The replication connection to {place} is lost: {reason}.", next_step=_AGAIN)
-
-    # ------------------------------------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
         assert self._connection is not None, "start connects"

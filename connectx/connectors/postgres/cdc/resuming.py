@@ -76,8 +76,6 @@ class Resumption:
             )
         return position, False
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _check(self, slot: Slot) -> None:
         if slot.plugin != "pgoutput" or slot.database != self._database:
             raise DatabaseError(

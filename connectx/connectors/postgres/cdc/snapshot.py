@@ -143,8 +143,6 @@ class Snapshot:
         for session in self._sessions:
             session.close()
 
-    # ---------------------------------------------------------------------------------------------- inner parts
-
     def _read(self, state: SnapshotState) -> Iterator[_Page]:
         """Pages with rows as they come, those of one range in order.
 

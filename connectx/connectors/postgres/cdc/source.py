@@ -168,8 +168,6 @@ class PostgresCdcSource(SourceConnector):
             """Close all connections, so that the slot is free. It moves at most to what is committed in Kafka."""
             self.stop()
 
-        # -------------------------------------------------------------------------------------------- inner parts
-
         def _forget(self) -> None:
             """Drop everything but the configuration: the next poll begins at the offset that it is given."""
             self._end_snapshot()

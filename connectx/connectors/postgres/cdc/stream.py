@@ -137,8 +137,6 @@ class Decoder:
             if parts := [part for part in parts if len(part)]:
                 yield Transactions(self.position, parts)
 
-    # ----------------------------------------------------------------------------------------- which changes are sent
-
     def _found(self, log: _Log) -> tuple[list[TableShape], _Found]:
         """The descriptions of tables that are read, and the changes of these."""
         messages = log.messages
@@ -176,8 +174,6 @@ class Decoder:
                 for change in np.flatnonzero(found.transactions == number).tolist():
                     mask[change] = not resumed.skips(int(log.messages.lsns[found.numbers[change]]))
         return mask
-
-    # ------------------------------------------------------------------------------------------ what they become
 
     def _part(self, log: _Log, shape: TableShape, found: _Found) -> Changes:
         messages, numbers = log.messages, found.numbers

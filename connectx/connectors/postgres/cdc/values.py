@@ -224,9 +224,6 @@ def _of_each(
     return ColumnType(kind, values, unavailable, absent, schema=schema)
 
 
-# ------------------------------------------------------------------------------------------------------ numbers, bytes
-
-
 def _bytes(texts: pa.StringArray) -> pa.Array:
     return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()], pa.binary())
 
@@ -303,9 +300,6 @@ def _amount(text: str) -> Decimal:
     return -amount if "-" in text or text.startswith("(") else amount
 
 
-# --------------------------------------------------------------------------------------------------------------- hstore
-
-
 def hstore_type(modes: Modes) -> ColumnType:
     """How a column with an hstore is read. Its keys are in the order of PostgreSQL."""
     mark = modes.placeholder
@@ -323,9 +317,6 @@ def _pairs(text: str) -> list[tuple[str, str | None]]:
 
 def _json(pairs: dict[str, str | None]) -> str:
     return json.dumps(pairs, ensure_ascii=False, separators=(",", ":"))
-
-
-# ------------------------------------------------------------------------------------------------------ dates and times
 
 
 def _date(modes: Modes) -> ColumnType:
@@ -482,9 +473,6 @@ def _interval_us(text: str) -> int:
     micros = int(whole_days * _DAY_US)
     clock = (int(hours or 0) * 3600 + int(minutes or 0) * 60) * 1_000_000 + int(Decimal(seconds or 0) * 1_000_000)
     return micros + (-clock if sign == "-" else clock)
-
-
-# -------------------------------------------------------------------------------------------------------------- arrays
 
 
 def array_type(inner: ColumnType, *, has_nulls: bool = True) -> ColumnType:

@@ -164,8 +164,6 @@ class SinkWorld:
         runs its number, parts and parts_done."""
         return self._metrics
 
-    # -------------------------------------------------------------------------------------- called by the consumer
-
     def assigned(self, positions: Mapping[TopicPartition, int]) -> None:
         """Inside a poll."""
         self._rebalance(m.PartitionsAssigned(dict(positions)))
@@ -190,8 +188,6 @@ class SinkWorld:
             self._runner.feed(stimulus)
         finally:
             self._in_rebalance = False
-
-    # ---------------------------------------------------------------------------------------------- the consumer
 
     def _poll(self, effect: m.Poll) -> m.SinkStimulus:
         timeout_s = 0.0 if self._runner.has_command else max(0, effect.timeout_ms) / 1000
@@ -234,8 +230,6 @@ class SinkWorld:
             self._runner.checkpoint()
             log.warning("%s: Spark's cores are not known: %s", self._setup.task, self._setup.masked(str(error)))
             return m.CoresKnown(None)
-
-    # ------------------------------------------------------------------------------------------------ the plugin
 
     def _start_plugin(self) -> m.SinkStimulus:
         if self._dead_letters is not None:
@@ -393,8 +387,6 @@ class SinkWorld:
         except Exception as error:
             self._runner.stay_alive()
             log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
-
-    # --------------------------------------------------------------------------------------------------- metrics
 
     def _update_lag(self) -> None:
         if time.monotonic() < self._lag_at_s:

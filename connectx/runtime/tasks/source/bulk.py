@@ -192,8 +192,6 @@ class SourceBulk:
         """From any thread: number, parts and parts_done of the job that runs."""
         return None if (progress := self._progress) is None else progress.read()
 
-    # ---------------------------------------------------------------------------------------------------- helpers
-
     def _ranges(self, polled: Slice | BulkSlice, outcome: Outcome) -> tuple[PartitionRange, ...]:
         """Remember the positions after a slice; what was read, if only the job found it out."""
         if isinstance(polled, Slice):

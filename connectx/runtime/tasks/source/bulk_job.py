@@ -213,9 +213,6 @@ def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
     return Outcome(sent, size_bytes, late, filtered, bad, why, failed, read)
 
 
-# --------------------------------------------------------------------------------------------------- on executors
-
-
 def encode_rows(
     recipe: Recipe, tables: Iterable[tuple[int, pa.Table | None]], *, counts_parts: bool = False
 ) -> Iterator[pa.RecordBatch]:

@@ -245,8 +245,6 @@ class SourceWorld:
         finally:
             self._spark.release()
 
-    # ------------------------------------------------------------------------------------------------ the plugin
-
     def _start_plugin(self) -> SourceStimulus:
         if not self._setup.loop.exactly_once:
             self._producer.init()
@@ -295,8 +293,6 @@ class SourceWorld:
             end()
         except Exception as error:
             log.warning("%s: %s() failed\n%s", self._setup.task, name, self._setup.masked(trace_of(error)))
-
-    # ---------------------------------------------------------------------------------------------- the producer
 
     def _send_slice(self, effect: SendSlice) -> SourceStimulus:
         topic, offset, records = self._poller.take(effect.part)
@@ -378,8 +374,6 @@ class SourceWorld:
             trace = self._setup.masked(trace_of(error))
             log.warning("%s: the producer could not be closed\n%s", self._setup.task, trace)
         self._copier.close()
-
-    # --------------------------------------------------------------------------------------------------- helpers
 
     def _newer_epoch(self) -> int | None:
         """Epoch of the producer that fenced this one."""

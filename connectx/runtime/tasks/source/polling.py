@@ -152,8 +152,6 @@ class SourcePoller:
         records, piece.records, piece.rows = piece.records, None, None
         return self._topic, piece.offset, records
 
-    # --------------------------------------------------------------------------------------------- from rows to records
-
     def _convert(self, piece: _Piece, topic: str | None, give_up: bool) -> None:
         setup, errors = self._setup, self._setup.settings.errors
         converters = setup.key_converter, setup.value_converter, setup.header_converter

@@ -674,9 +674,6 @@ def test_lists_that_choose_no_table_are_named(shop: Captured, caplog: pytest.Log
     capture.stop()
 
 
-# ---------------------------------------------------------------------------------------------------- in a cluster
-
-
 def without_the_last_commit_of(worker: str, events: EventLog, folder: Path) -> EventLog:
     """The history as if the worker had ended after Kafka's commit, before it reported it."""
     path = events.to_jsonl(folder / "events.jsonl")

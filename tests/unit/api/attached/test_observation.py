@@ -51,9 +51,6 @@ def status(worker: str, state: State = State.RUNNING, generation: int = 3) -> St
     return Status(state, worker, generation)
 
 
-# ------------------------------------------------------------------------------------------------------- polling
-
-
 def test_the_first_poll_tells_how_things_stand_and_the_same_again_tells_nothing() -> None:
     observation = Observation()
     first = list(observation.observe_rest(shown(A), None))
@@ -104,9 +101,6 @@ def test_a_worker_that_was_seen_is_up_without_a_group() -> None:
     ] == [(A, "up")]
 
 
-# -------------------------------------------------------------------------------------------------------- topics
-
-
 def test_records_of_the_topics_are_events_with_the_time_that_they_were_written() -> None:
     observation = Observation()
     recorded = list(observation.observe_config(0, ConnectorConfigRecord("lines", {"topic": "t"}), 77))
@@ -137,9 +131,6 @@ def test_a_late_farewell_of_the_former_owner_is_no_news() -> None:
     observation = Observation()
     list(observation.observe_status(TaskStatusRecord(LINES, status(B, generation=4)), 1))
     assert list(observation.observe_status(TaskStatusRecord(LINES, status(A, State.UNASSIGNED, 3)), 2)) == []
-
-
-# --------------------------------------------------------------------------------------------------------- group
 
 
 def test_a_stable_group_tells_who_is_there_and_who_leads() -> None:

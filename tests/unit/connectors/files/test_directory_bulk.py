@@ -43,9 +43,6 @@ def pieces_of(source: Source, max_bytes: int = 1 << 30) -> list[bulk.Piece]:
     return [piece for task in tasks for piece in task]
 
 
-# --------------------------------------------------------------------------------------------------- the same rows
-
-
 @pytest.mark.parametrize(("end", "pieces"), [("\n", 5), ("\r\n", 5), ("\r", 1)])
 def test_a_large_csv_file_is_divided_at_line_feeds(tmp_path: Path, end: str, pieces: int) -> None:
     write(tmp_path / "a.csv", b"\xef\xbb\xbf" + csv_lines(ROWS, end) + (end + "x,y,z,more,values").encode())
@@ -133,9 +130,6 @@ def test_files_with_different_columns_are_in_one_job_and_small_ones_share_a_task
     assert len(offsets) == 30
 
 
-# ---------------------------------------------------------------------------------------------- bounds, continuing
-
-
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_a_file_is_read_in_several_jobs_over_restarts_and_each_continues_after_the_last(
     tmp_path: Path, kind: str
@@ -207,9 +201,6 @@ def test_files_that_nothing_can_divide_are_for_the_tail_if_they_are_large(
     assert len(source.bulk() or []) == 5
 
 
-# ----------------------------------------------------------------------------------------------------- bad content
-
-
 def test_rows_before_a_damage_are_in_the_job_and_the_tail_rejects_the_file(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.json.gz", gzip.compress(json_lines(ROWS) * 20)[:-500], age=9)
     write(tmp_path / "in" / "b.json", json_lines(ROWS[:5]))
@@ -267,9 +258,6 @@ def test_a_file_that_changed_after_rows_of_it_were_read_is_for_the_tail_which_fa
     assert source.task.waiting_bytes(None) is None
     with pytest.raises(SourceFileShrunkError):
         source.values()
-
-
-# ------------------------------------------------------------------------------------------------- finished files
 
 
 def test_files_of_a_job_are_cleaned_up_after_its_commit_and_not_before(tmp_path: Path) -> None:

@@ -54,9 +54,6 @@ def plain(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return values
 
 
-# ---------------------------------------------------------------------------------------------------------- formats
-
-
 @pytest.mark.parametrize(
     ("suffix", "packed"),
     [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstd)],
@@ -104,9 +101,6 @@ def test_a_file_that_is_damaged_fails_the_task_with_its_name(tmp_path: Path) -> 
     write(tmp_path / "z" / "in.json.gz", b"no gzip")
     with pytest.raises(SourceFileUnreadableError, match=r"in\.json\.gz"):
         Source(tmp_path / "z", "json").values()
-
-
-# -------------------------------------------------------------------------------------------------- files, offsets
 
 
 def test_rows_come_once_over_restarts_at_any_slice_and_new_files_follow(tmp_path: Path) -> None:
@@ -178,9 +172,6 @@ def test_a_check_reads_the_same_rows_again_between_two_offsets(tmp_path: Path) -
         assert again is not None
         assert values_of(again) == values_of(piece)
     assert list(source.task.reread_partition(None, partition, ends[-1], None) or ()) == []  # type: ignore[arg-type]
-
-
-# ------------------------------------------------------------------------------------------------- finished files
 
 
 @pytest.mark.parametrize(
@@ -321,8 +312,6 @@ def test_files_can_be_moved_only_to_a_directory() -> None:
     assert DirectorySource.validate({"cleanup": "move", "cleanup.dir": "x"}) == {}
 
 
-# ------------------------------------------------------------------------------------------------------- archives
-
 TEXTS = {
     "a.json": lines(ROWS[:4]),
     "inner/b.json.gz": gzip.compress(lines(ROWS[4:])),
@@ -378,9 +367,6 @@ def test_an_archive_that_is_damaged_fails_the_task_with_its_name(tmp_path: Path,
     path.write_bytes(b"x" + path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(SourceFileUnreadableError, match=name):
         Source(tmp_path, "json").values()
-
-
-# -------------------------------------------------------------------------------------------------- rejected files
 
 
 def test_a_file_that_cannot_be_parsed_is_moved_after_its_commit_and_others_are_read(tmp_path: Path) -> None:
@@ -452,9 +438,6 @@ def test_a_file_that_the_system_refuses_to_read_is_not_rejected(
     monkeypatch.setattr(pa, "input_stream", refused)
     with pytest.raises(SourceFileUnreadableError, match="Permission denied"):
         source.values()
-
-
-# ------------------------------------------------------------------------------------------------ schema, evolution
 
 
 def read(path: Path, kind: str, **more: Any) -> list[dict[str, Any]]:

@@ -57,9 +57,6 @@ def shop() -> Iterator[Shop]:
         yield Shop(service)
 
 
-# ----------------------------------------------------------------------------------------------------------- tokens
-
-
 @pytest.mark.parametrize("mode", ["header", "url"])
 def test_one_token_is_fetched_with_the_clients_credentials_and_serves_many_requests(shop: Shop, mode: str) -> None:
     sink = shop.sink(oauth2_client_scope="orders", oauth2_client_auth_mode=mode)
@@ -166,9 +163,6 @@ def test_tokens_and_secrets_are_in_no_log(shop: Shop, caplog: pytest.LogCaptureF
     sink.put(["a"])
     sink.task.stop()
     assert not [text for text in (SECRET, "token-1") if text in caplog.text or text in repr(sink.task)]
-
-
-# ----------------------------------------------------------------------------------------------------- certificates
 
 
 class Papers:

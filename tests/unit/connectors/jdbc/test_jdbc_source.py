@@ -197,9 +197,6 @@ def test_times_without_a_zone_are_those_of_the_databases_zone(path: Path) -> Non
     assert source.values() == []
 
 
-# ------------------------------------------------------------------------------------------------ what is refused
-
-
 def test_a_table_or_file_that_does_not_exist_is_named(path: Path) -> None:
     with pytest.raises(DatabaseError, match=r"shop\.db refuses it: unable to open database file"):
         Source(source_config(f"sqlite:{path}", "bulk"))
@@ -266,9 +263,6 @@ def test_a_locked_database_is_tried_again(path: Path) -> None:
     while not found:
         found = ids(source.values())
     assert found == [0, 1, 2]
-
-
-# ------------------------------------------------------------------------------------------------------- DuckDB
 
 
 def duck(path: Path, *statements: str) -> str:

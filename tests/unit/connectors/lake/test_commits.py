@@ -27,9 +27,6 @@ def reported(task: LakeTask) -> list[str]:
     return task.context.reported
 
 
-# ------------------------------------------------------------------------------------------- commits and the fence
-
-
 def test_rows_are_visible_after_a_flush_and_a_successor_goes_on_after_them(lake: Lake, tables: Tables) -> None:
     task = lake.task()
     assert task.open([P0, P1]) == {}
@@ -173,9 +170,6 @@ def test_a_cancelled_task_commits_nothing_any_more(lake: Lake) -> None:
     with pytest.raises(LakeUnavailableError, match="cancelled"):
         task.flush()
     assert lake.task().open([P0]) == {}
-
-
-# ------------------------------------------------------------------------------------------------- tables, columns
 
 
 def test_topics_go_to_tables_by_name_or_by_the_map(lake: Lake, tables: Tables) -> None:
@@ -336,9 +330,6 @@ def test_without_auto_evolve_a_new_field_is_refused_and_values_are_read_in_the_t
     assert task.value_type("rows") == pa.struct([("id", pa.int64()), ("name", pa.string())])
     with pytest.raises(TableMismatchError, match=r"no column more, .* auto\.evolve is false"):
         task.put(batch(1, [{"more": 1}], struct(more=pa.int64())))
-
-
-# ---------------------------------------------------------------------------------------------------- bad records
 
 
 def test_a_tombstone_is_reported_and_the_others_are_written(lake: Lake, tables: Tables) -> None:

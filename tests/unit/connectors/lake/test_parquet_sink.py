@@ -164,8 +164,6 @@ def test_a_password_in_an_error_of_the_storage_is_hidden() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-# ------------------------------------------------------------------------------------------------- partition.by
-
 DAYS = pa.struct([("id", pa.int64()), ("day", pa.date32()), ("kind", pa.string()), ("level", pa.int16())])
 DAY = datetime.date(2024, 1, 2)
 

@@ -66,9 +66,6 @@ def reported(task: Any) -> list[str]:
     return task.context.reported
 
 
-# ---------------------------------------------------------------------------------------------------------- changes
-
-
 def test_a_record_replaces_the_row_with_its_key_and_others_stay(lake: Lake, tables: Tables) -> None:
     task = lake.opened(P0, **BY_VALUE)
     write(task, batch(0, named(a=1, b=2, c=3)))
@@ -213,9 +210,6 @@ def test_rows_move_to_other_partitions_of_the_table(lake: Lake, tables: Tables) 
     assert sorted(tables.sql("SELECT id, name FROM lake")) == [(1, "b"), (2, "b")]
 
 
-# ------------------------------------------------------------------------------------------------------- the fence
-
-
 @pytest.mark.rule("618.8.3")
 def test_a_zombie_that_upserts_after_its_successor_is_refused(lake: Lake, tables: Tables) -> None:
     zombie = lake.opened(P0, **BY_KEY)
@@ -293,9 +287,6 @@ def test_one_snapshot_of_iceberg_has_all_changes(tmp_path: Path) -> None:
     table = load_catalog("iceberg", **catalog).load_table("default.rows")
     assert len(table.snapshots()) == before + 1
     assert table.properties["connectx.offsets.connect-lake.rows.0"] == "5"
-
-
-# ----------------------------------------------------------------------------------------------------- bad records
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,6 @@ def still(result: ClusterAssignment) -> bool:
     return not any(result.assigned.values()) and not any(result.revoked.values()) and result.delay_ms == 0
 
 
-# ---------------------------------------------------------------------------------------------- ordinary rounds
-
-
 def test_first_round_fills_the_least_loaded_level_by_level() -> None:
     group = Group(connectors(3, 1))
     group.join("m2", "m1")
@@ -144,9 +141,6 @@ def test_a_revocation_that_was_not_carried_out_is_repeated() -> None:
     first = group.round(deaf=("m2",))
     assert first.revoked["m2"] == work("c1", "c1-1")
     assert group.round().revoked == {"m1": NOTHING, "m2": work("c1", "c1-1")}
-
-
-# ------------------------------------------------------------------------------------------ departures and delay
 
 
 def test_lost_work_waits_for_the_delay_and_then_goes_to_those_who_stayed() -> None:
@@ -305,9 +299,6 @@ def test_an_idle_member_that_leaves_after_a_revoking_round_costs_a_delay_for_not
     assert group.round(after_ms=1).delay_ms == 0
 
 
-# ------------------------------------------------------------------------------------------------------ balance
-
-
 def test_every_second_round_of_newcomers_is_held_back() -> None:
     group = settled(configured=connectors(12, 0))
     group.join("m3")
@@ -371,9 +362,6 @@ def test_the_back_off_can_be_a_millisecond_low_at_its_cap_as_in_java() -> None:
     assert revocation_backoff_ms(7, 300_000) in (299_999, 300_000)
 
 
-# ------------------------------------------------------------------------------------ duplicates, ghosts, names
-
-
 def test_work_claimed_twice_is_taken_from_both_and_given_to_one_later() -> None:
     group = settled()
     group.running["m1"] = group.running["m1"].plus(work("c1", "c1-1"))
@@ -408,9 +396,6 @@ def test_messages_have_every_member() -> None:
         "m1": Assignment(ProtocolVersion.SESSIONED, 0, "m1", "http://h/", 9, work("a"), NOTHING, 7),
         "m2": Assignment(ProtocolVersion.SESSIONED, 0, "m1", "http://h/", 9, NOTHING, work("b"), 7),
     }
-
-
-# ------------------------------------------------------------------------------------------------ config offset
 
 
 @pytest.mark.parametrize(

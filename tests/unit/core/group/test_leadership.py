@@ -20,7 +20,7 @@ from connectx.core.messages import (
     Refused,
     SessionKeyCreated,
     SetTimer,
-    Step,
+    WorkerStep,
     WriteConfigRecords,
     WriteStatus,
 )
@@ -67,24 +67,21 @@ WITHOUT_KEY = configured()[:-1]
 STOPPED = resting(TargetState.STOPPED)
 
 
-def sync(step: Step) -> SendSyncGroup:
+def sync(step: WorkerStep) -> SendSyncGroup:
     (sent,) = of_kind(step, SendSyncGroup)
     return sent
 
 
-def lost(script: WorkerScript) -> Step:
+def lost(script: WorkerScript) -> WorkerStep:
     """The group has dropped this worker."""
     return script.heartbeat("UNKNOWN_MEMBER_ID")
 
 
-def led_again(script: WorkerScript, generation: int = 4) -> Step:
+def led_again(script: WorkerScript, generation: int = 4) -> WorkerStep:
     """The group rebalances and names this worker its leader again."""
     script.rejoin()
     script.joined(generation, leads=True)
     return script.assigned()
-
-
-# ------------------------------------------------------------------------------------------------------- the claim
 
 
 def test_a_new_leader_claims_the_config_topic_before_it_writes() -> None:
@@ -132,7 +129,7 @@ def test_a_claim_that_kafka_does_not_answer_fails_after_30_s_and_its_late_answer
     reclaim = script.timers[WorkerTimer.RECLAIM]
     assert both(over) == ([], [AbandonConfigWrites(1), reclaim])
     assert reclaim.at_ms == script.now_ms + 250
-    assert script.claimed() == Step(ignored=NotPending(1))
+    assert script.claimed() == WorkerStep(ignored=NotPending(1))
     again = script.fire(WorkerTimer.RECLAIM)
     assert again.effects == [ClaimConfigWrites(2), script.timers[WorkerTimer.CLAIM_LIMIT]]
 
@@ -141,17 +138,17 @@ def test_an_answer_in_time_ends_the_limit_of_a_claim() -> None:
     script = claiming()
     limit = script.timers[WorkerTimer.CLAIM_LIMIT]
     script.claimed()
-    assert script.fire_late(limit) == Step(ignored=TimerReplaced(WorkerTimer.CLAIM_LIMIT))
+    assert script.fire_late(limit) == WorkerStep(ignored=TimerReplaced(WorkerTimer.CLAIM_LIMIT))
 
 
 def test_a_worker_that_falls_out_of_the_group_abandons_its_claim() -> None:
     script = claiming()
     limit = script.timers[WorkerTimer.CLAIM_LIMIT]
     assert of_kind(lost(script), AbandonConfigWrites) == [AbandonConfigWrites(1)]
-    assert script.fire_late(limit) == Step(ignored=TimerReplaced(WorkerTimer.CLAIM_LIMIT))
+    assert script.fire_late(limit) == WorkerStep(ignored=TimerReplaced(WorkerTimer.CLAIM_LIMIT))
 
 
-def a_fenced_leader() -> tuple[WorkerScript, Step]:
+def a_fenced_leader() -> tuple[WorkerScript, WorkerStep]:
     """A leader whose write was answered as fenced, and the step of that answer."""
     script = leading()
     script.ask(verbs.Delete("c"))
@@ -212,9 +209,6 @@ def test_a_follower_that_falls_out_of_the_group_still_knows_its_leader() -> None
     assert script.place()["leader"] == "other"
 
 
-# ---------------------------------------------------------------------------------------------- stopped connectors
-
-
 def test_a_stopped_connector_that_has_tasks_loses_them_once_more() -> None:
     script = leading()
     script.connector_runs()
@@ -246,9 +240,6 @@ def test_a_follower_does_not_empty_stopped_connectors() -> None:
     script = following()
     script.see(STOPPED)
     assert not script.waits_for(ReadConfigToEnd)
-
-
-# ------------------------------------------------------------------------------------------------------ the key
 
 
 @pytest.mark.parametrize(
@@ -338,9 +329,6 @@ def test_a_key_whose_write_failed_after_leadership_moved_is_not_made_again() -> 
     assert script.written("timed out").effects == []
 
 
-# ----------------------------------------------------------------------------------------------------- assignment
-
-
 def test_the_leader_assigns_what_the_config_topic_holds_and_knows_then_who_runs_it() -> None:
     script = starting()
     script.start()
@@ -401,9 +389,6 @@ def test_the_eager_protocol_assigns_everything_again() -> None:
     assert work == {"me": WorkSet(("c",), (C1,)), "other": WorkSet((), (C0,))}
     script.assigned()
     assert script.ask(verbs.RestartTask("c", 0)).effects == [Forwarded(77, "http://other/")]
-
-
-# -------------------------------------------------------------------------------------------------------- statuses
 
 
 def test_a_new_leader_removes_statuses_of_what_is_gone() -> None:

@@ -23,12 +23,12 @@ from connectx.core.group_messages import (
 from connectx.core.messages import (
     SetTimer,
     ShutdownRequested,
-    Step,
     Stimulus,
     StopConnector,
     TaskStopped,
     WorkerShutDown,
     WorkerStarted,
+    WorkerStep,
 )
 from connectx.core.timer_keys import GroupTimer
 from connectx.model.config_records import ConnectorConfigRecord
@@ -107,12 +107,12 @@ def heartbeating() -> WorkerScript:
     return script
 
 
-def joins(step: Step) -> list[tuple[int, str]]:
+def joins(step: WorkerStep) -> list[tuple[int, str]]:
     """Number and member id of each join."""
     return [(join.request_id, join.member_id) for join in of_kind(step, SendJoinGroup)]
 
 
-def reasons(step: Step) -> list[str]:
+def reasons(step: WorkerStep) -> list[str]:
     """Why a rebalance began."""
     return [event.cause for event in step.transitions if event.kind is EventKind.REBALANCE_STARTED]
 
@@ -121,17 +121,14 @@ def lost(reason: str, error: str | None) -> Recorded:
     return Recorded(EventKind.MEMBER_LOST, generation=3, cause=reason, data={"error": error})
 
 
-def synced(script: WorkerScript, error: str | None) -> Step:
+def synced(script: WorkerScript, error: str | None) -> WorkerStep:
     """SyncGroup is answered with an error, or without an assignment."""
     return script.do(SyncGroupReplied(script.take(SendSyncGroup).request_id, error, None))
 
 
-def timers(step: Step) -> list[tuple[object, int]]:
+def timers(step: WorkerStep) -> list[tuple[object, int]]:
     """Key and time of the timers that were set."""
     return [(timer.key, timer.at_ms) for timer in of_kind(step, SetTimer)]
-
-
-# ------------------------------------------------------------------------------------------------------ joining
 
 
 def test_a_member_looks_for_the_coordinator_first() -> None:
@@ -177,9 +174,6 @@ def test_an_answered_sync_makes_the_member_stable() -> None:
     assert script.place()["state"] == "joining"
     assert kinds(script.assigned()) == [EventKind.REBALANCE_COMPLETED]
     assert script.place()["state"] == "stable"
-
-
-# --------------------------------------------------------------------------------------------------- heartbeats
 
 
 def test_a_stable_member_sends_heartbeats() -> None:
@@ -262,9 +256,6 @@ def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
     script = heartbeating()
     script.now_ms = 10_000
     assert timers(script.do(HeartbeatReplied(5, None))) == [(SESSION, 14_000)]
-
-
-# ------------------------------------------------------------------------------------- the coordinator goes away
 
 
 @pytest.mark.parametrize(
@@ -353,9 +344,6 @@ def test_a_join_that_was_called_off_while_work_stopped_is_sent_after_the_coordin
     assert len(joins(script.found())) == 1
 
 
-# ------------------------------------------------------------------------------------------------ refused requests
-
-
 def test_a_loading_coordinator_is_asked_again_after_a_growing_pause() -> None:
     script = joining()
     for pause_ms in (100, 200, 400):
@@ -426,9 +414,6 @@ def test_an_error_that_no_retry_heals_ends_the_worker_which_leaves_with_its_id(e
         assert ended.effects[-1] == WorkerShutDown(f"the group refuses this worker: {error}")
 
 
-# ------------------------------------------------------------------------------------------------ own requests
-
-
 def test_a_stable_member_rejoins_at_once_when_something_changed() -> None:
     script = stable()
     changed = script.see(NEW_CONNECTOR)
@@ -453,9 +438,6 @@ def test_a_rejoin_wanted_while_the_coordinator_is_unknown_follows_its_discovery(
     script.fire(RETRY)
     found = script.found()
     assert (len(joins(found)), reasons(found)) == (1, [CREATED])
-
-
-# --------------------------------------------------------------------------------------------------------- the end
 
 
 def left() -> WorkerScript:
@@ -486,9 +468,6 @@ def test_leaving_sends_nothing_without_an_id_or_a_coordinator() -> None:
     lonely = joining()
     lonely.do(GroupRequestFailed(3, "cut"))
     assert lonely.do(ShutdownRequested()).effects == [WorkerShutDown()]
-
-
-# ---------------------------------------------------------------------------------------------------- late answers
 
 
 def test_a_repeated_answer_changes_nothing() -> None:

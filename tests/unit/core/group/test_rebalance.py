@@ -25,11 +25,11 @@ from connectx.core.messages import (
     SetTimer,
     ShutdownRequested,
     StartConnector,
-    Step,
     StopConnector,
     StopTask,
     TaskStopped,
     WorkerShutDown,
+    WorkerStep,
 )
 from connectx.core.timer_keys import GroupTimer, WorkerTimer
 from connectx.model.config_records import ConnectorConfigRecord
@@ -68,16 +68,16 @@ OF_WORK = (StopTask, StopConnector, PrepareTask, StartConnector, ReadConfigToEnd
 OF_GROUP = (SendJoinGroup, FindCoordinator, SendLeaveGroup, SendSyncGroup)
 
 
-def work_of(step: Step) -> list[object]:
+def work_of(step: WorkerStep) -> list[object]:
     """Starts and stops, and steps of the rebalance; no timers, no statuses."""
     return [effect for effect in step.effects if isinstance(effect, (*OF_WORK, *OF_GROUP))]
 
 
-def types_of(step: Step) -> list[type[object]]:
+def types_of(step: WorkerStep) -> list[type[object]]:
     return [type(effect) for effect in work_of(step)]
 
 
-def claims(step: Step) -> list[WorkSet | None]:
+def claims(step: WorkerStep) -> list[WorkSet | None]:
     """What joins of the step say that this worker runs."""
     allocations = [join.protocols[0].allocation for join in of_kind(step, SendJoinGroup)]
     return [None if allocation is None else allocation.assigned for allocation in allocations]
@@ -90,9 +90,6 @@ def joined_eagerly(work: WorkSet = ALL) -> WorkerScript:
     script.joined(protocol="default")
     script.assigned(work, version=EAGER)
     return script
-
-
-# ------------------------------------------------------------------------------------------------------- joining
 
 
 def test_a_join_offers_all_protocols_and_claims_what_is_assigned() -> None:
@@ -125,9 +122,6 @@ def test_the_leader_sends_everyones_assignment() -> None:
     (sync,) = of_kind(script.joined(4, leads=True, others={"new": member("http://new/")}), SendSyncGroup)
     assert sorted(sync.assignments) == ["me", "new"]
     assert sync.assignments["me"].revoked == WorkSet((), (C0,))
-
-
-# ---------------------------------------------------------------------------------------------------- assignments
 
 
 def test_assigned_work_starts_when_the_config_topic_is_as_far_as_the_leader_was() -> None:
@@ -235,9 +229,6 @@ def test_deleted_work_that_no_leader_remembers_to_revoke_ends_when_the_group_is_
     assert (script.place()["connectors"], script.place()["tasks"]) == ([], [])
 
 
-# ------------------------------------------------------------------------------ a rebalance in the middle of another
-
-
 def test_a_join_that_comes_while_revoked_work_stops_waits_for_it() -> None:
     script = following()
     script.rebalance(revoked=WorkSet((), (C1,)))
@@ -265,9 +256,6 @@ def test_revoked_work_that_comes_back_later_does_not_hold_the_next_join() -> Non
     script.do(TaskStopped(C1, 3))
     assert types_of(script.rebalance(WorkSet((), (C1,)), generation=5)) == [PrepareTask]
     assert types_of(script.rejoin()) == [SendJoinGroup]
-
-
-# ----------------------------------------------------------------------------------- a config topic that cannot be read
 
 
 def test_a_worker_that_cannot_read_the_config_topic_leaves_the_group_and_its_work_goes_on() -> None:
@@ -306,9 +294,6 @@ def test_an_eager_worker_backs_off_for_five_minutes() -> None:
     assert of_kind(script.read_to_end(error="timed out"), SetTimer) == [timer]
 
 
-# ----------------------------------------------------------------------------------------------------------- eager
-
-
 def test_eager_rebalancing_stops_everything_before_it_joins_and_claims_nothing() -> None:
     script = joined_eagerly()
     assert work_of(script.rejoin()) == STOPS
@@ -332,9 +317,6 @@ def test_when_the_group_falls_back_to_eager_what_is_not_assigned_goes() -> None:
     script.joined(4, protocol="default")
     assert work_of(script.assigned(WorkSet(("c",), (C0,)), version=EAGER)) == [StopTask(C1, 3)]
     assert script.place()["tasks"] == [{"connector": "c", "task": 0}]
-
-
-# ------------------------------------------------------------------------------------------------- lost membership
 
 
 @pytest.mark.parametrize("make", [leading, following])
@@ -377,9 +359,6 @@ def test_a_coordinator_found_in_time_changes_nothing() -> None:
     script.fire(GroupTimer.RETRY)
     assert work_of(script.found()) == []
     assert script.place()["state"] == "stable"
-
-
-# ---------------------------------------------------------------------------------------------------------- the end
 
 
 def test_a_worker_that_shuts_down_neither_joins_nor_takes_an_assignment() -> None:

@@ -391,9 +391,6 @@ def test_a_purge_leaves_only_the_abort() -> None:
     assert script.settled == {6: "BatchDropped", 7: "BatchDropped", 1: "BatchDropped"}
 
 
-# ------------------------------------------------------------------------------------------------------------ loans
-
-
 def lending(version: int = 2) -> Script:
     """A producer with one delivered batch in its open transaction that has lent both partitions."""
     script = transactional(version)

@@ -161,8 +161,6 @@ class Task:
             missing = [o for o in self.world.between(partition, 0, offset) if not self.world.rows[partition, o]]
             assert missing == [], f"{partition} was committed at {offset} without {missing}"
 
-    # ------------------------------------------------------------------------------------------ what the world does
-
     def proceed(self, now_ms: int) -> None:
         """Answer the outstanding effect."""
         effect, self.outstanding = self.outstanding, None

@@ -117,9 +117,6 @@ def with_put(settings: SinkTaskSettings) -> SinkTaskCore:
     return core
 
 
-# --------------------------------------------------------------------------------------------------- start, pause
-
-
 def test_a_task_starts_its_plugin_then_joins_the_group_then_polls() -> None:
     core = SinkTaskCore(AT_LEAST_ONCE)
     assert run(core, Begin()).effects == [StartPlugin()]
@@ -167,9 +164,6 @@ def test_a_task_that_never_began_ends_at_once(request_: StopRequested | CancelRe
     core = SinkTaskCore(AT_LEAST_ONCE)
     assert run(core, request_).effects == [ReportStopped()]
     assert core.ended
-
-
-# ------------------------------------------------------------------------------------------------------ put, commit
 
 
 def test_what_was_fetched_is_put_from_the_position_on() -> None:
@@ -291,9 +285,6 @@ def test_skipped_records_are_told_and_count_as_put() -> None:
     assert goes_on_at(core, A0) == {A0: 15}
 
 
-# ------------------------------------------------------------------------------------------------- failures of put
-
-
 def test_a_retriable_put_pauses_keeps_the_batch_polls_on_and_puts_again_with_growing_waits() -> None:
     core = polling(AT_LEAST_ONCE)
     run(core, Fetched(1, {A0: (10, 15)}))
@@ -400,9 +391,6 @@ def test_a_refusal_after_a_lost_answer_rereads_the_other_partitions_that_it_name
     step = run(core, PutRefused(1, {A0: 12, A1: 22}, "a-0 is at 12", records=2), now_ms=101)
     assert Seek({A0: 12}) in step.effects
     assert goes_on_at(core, A0, A1) == {A0: 12, A1: 22}
-
-
-# ------------------------------------------------------------------------------------------------------ rebalances
 
 
 def test_assigned_partitions_are_opened() -> None:
@@ -546,9 +534,6 @@ def test_records_below_the_position_are_fetched_again() -> None:
     assert run(core, Fetched(1, {A0: (12, 18)})).effects == [Seek({A0: 15}), Poll(1, 100)]
 
 
-# --------------------------------------------------------------------------------------------------------- the end
-
-
 def test_a_stop_commits_closes_stops_and_leaves() -> None:
     core = with_put(AT_LEAST_ONCE)
     assert run(core, StopRequested()) == SinkStep()
@@ -583,8 +568,6 @@ def test_a_last_flush_that_a_cancellation_cuts_off_gives_the_partitions_up_all_t
     assert run(core, OpenFailed("the task was cancelled")).effects == [ClosePartitions((A0, A1))]
     assert run(core, CancelRequested(), FetchedNothing(1)).effects == [*END, ReportStopped()]
 
-
-# ------------------------------------------------------------------------------------------------------- bulk lane
 
 AUTO = dataclasses.replace(EXACTLY_ONCE, lanes=LaneSettings(BulkMode.AUTO, 1000), bulk_core_bytes=75)
 ALWAYS = dataclasses.replace(AUTO, lanes=LaneSettings(BulkMode.ALWAYS))
@@ -744,9 +727,6 @@ def test_a_pause_discards_a_job_and_commits() -> None:
     ]
     run(core, ResumeRequested())
     assert run(core, FetchedNothing(1)).effects == [ReportState(paused=False), QueryEnds(1, (A0, A1))]
-
-
-# -------------------------------------------------------------------------------- limits of retries and of the target
 
 
 def test_a_plugin_says_when_a_put_is_tried_again() -> None:

@@ -58,9 +58,6 @@ def opened(core: SourceTaskCore) -> SourceTaskCore:
     return core
 
 
-# ------------------------------------------------------------------------------------------------ boundary connector
-
-
 def test_connector_boundary_commits_only_when_the_task_asks() -> None:
     core = opened(working(BY_TASK))
     assert run(core, PolledNothing(), now_ms=10_000_000) == [Idle(AT_5.offset, None)]
@@ -212,9 +209,6 @@ def test_connector_boundary_without_exactly_once_is_the_flush_interval() -> None
     assert run(core, Idled(), now_ms=1000) == [FlushAndCommitOffsets((AT_5,), timeout_ms=500)]
 
 
-# --------------------------------------------------------------------------------------------------- boundary interval
-
-
 @pytest.mark.rule("618.6.2")
 def test_interval_boundary_counts_from_the_last_commit() -> None:
     core = opened(working(INTERVAL))
@@ -223,9 +217,6 @@ def test_interval_boundary_counts_from_the_last_commit() -> None:
     run(core, OffsetsWritten(), TransactionCommitted(), now_ms=1100)
     run(core, Polled(2, 1, AT_9.offset), TransactionBegun(3), SliceSent(2), now_ms=1200)
     assert run(core, PolledNothing(), now_ms=1300) == [Idle(AT_9.offset, until_ms=2100)]
-
-
-# ------------------------------------------------------------------------------------------------------ dropped records
 
 
 @pytest.mark.rule("618.6.8")
@@ -261,9 +252,6 @@ def test_dropped_records_are_not_acknowledged_by_a_transaction_that_fails() -> N
     run(core, Polled(1, 0, AT_5.offset, skipped=1), Polled(2, 1, AT_9.offset), TransactionBegun(3))
     effects = [*run(core, EffectFailed("too large", FailureKind.DELIVERY)), *run(core, TransactionAborted())]
     assert not [effect for effect in effects if isinstance(effect, NotifyCommitted | WriteOffsets)]
-
-
-# ------------------------------------------------------------------------------------- a connector's own offsets topic
 
 
 @pytest.mark.rule("618.6.4")

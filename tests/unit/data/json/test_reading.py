@@ -209,8 +209,6 @@ def test_times_without_zone_are_read_as_they_are() -> None:
     ]
 
 
-# ------------------------------------------------------------------------------------------------- with schemas
-
 INT = {"type": "int32", "optional": False}
 PERSON = {
     "type": "struct",
@@ -319,9 +317,6 @@ def test_what_is_written_is_read_back() -> None:
     plain = encode(rows, KEY, PLAIN).append_column("topic", pa.array(["t"] * 2))
     kind = pa.struct(list(rows.schema))
     assert decode(plain, KEY, PLAIN, {"t": kind})["value"].to_pylist() == rows.to_pylist()
-
-
-# --------------------------------------------------------------------------------------------------- whole batches
 
 
 def test_keys_and_values_and_topics_have_their_own_types() -> None:

@@ -52,8 +52,6 @@ def test_members_that_are_the_same_in_all_rows_are_written_as_in_one(data: st.Da
     assert written(values) == [written(values[at : at + 1])[0] for at in range(len(values))]
 
 
-# ------------------------------------------------------------------------------------ what Kafka Connect itself wrote
-
 GOLDEN = [line.split("\t") for line in (Path(__file__).parent / "golden.tsv").read_text("utf-8").split("\n") if line]
 
 
@@ -108,8 +106,6 @@ def test_nested_rows_and_their_schemas_are_spelled_as_java_spells_them() -> None
     enveloped = [texts["one in an envelope"], texts["nulls in an envelope"]]
     assert written(rows, WITH_SCHEMAS) == enveloped
 
-
-# ---------------------------------------------------------------------------------- against a slow and obvious writer
 
 KINDS = st.recursive(
     st.sampled_from([
@@ -211,9 +207,6 @@ def test_any_value_is_written_as_by_the_obvious_writer(data: st.DataObject) -> N
     expected = [None if row is None else obvious(row, kind) for row in values.to_pylist()]
     assert written(values) == expected
     assert written(values[start:]) == expected[start:]
-
-
-# --------------------------------------------------------------------------------------------------------- rule by rule
 
 
 def unscaled(text: str) -> int:

@@ -195,9 +195,6 @@ def test_every_code_is_made_to_happen() -> None:
     assert codes == set(CASES) | over_clusters
 
 
-# --------------------------------------------------------------------------------------------------- over clusters
-
-
 def codes(*clusters: ClusterInventory) -> set[str]:
     return {finding.code for finding in judge(clusters)}
 
@@ -264,9 +261,6 @@ def test_a_cluster_that_is_given_twice_counts_once() -> None:
 
 def test_what_is_stopped_gets_in_nobodys_way() -> None:
     assert "same_source" not in codes(healthy(source("in"), source("b", 1, "STOPPED", file="/data/in.txt")))
-
-
-# ----------------------------------------------------------------------------------------------- finer distinctions
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,6 @@ def found(verdict: Verdict) -> dict[str, int]:
     return {str(finding.anomaly): finding.count for finding in verdict.findings}
 
 
-# ---------------------------------------------------------------------------------------------------------- answers
-
-
 def test_a_run_in_which_everything_arrived_once_and_in_order_is_valid() -> None:
     verdict = judge(flow().events, [to_topic("a b c d"), to_target("a b c d")])
     assert (verdict.answer, verdict.findings, verdict.reasons) == ("valid", (), ())
@@ -108,9 +105,6 @@ def test_order_is_compared_within_a_partition_only() -> None:
 
 def test_a_target_without_an_order_is_not_asked_for_one() -> None:
     assert judge(flow().events, [to_target("d c b a", ordered=False)]).answer == "valid"
-
-
-# ---------------------------------------------------------------------------------------------------------- unknown
 
 
 def reasons(verdict: Verdict) -> str:
@@ -234,9 +228,6 @@ def test_a_place_that_is_too_large_is_unknown() -> None:
 
 def test_other_reasons_of_the_caller_count() -> None:
     assert "a connector is gone" in reasons(judge(flow().events, [to_topic("a b c d")], unseen=["a connector is gone"]))
-
-
-# -------------------------------------------------------------------------------------------------- commits, moments
 
 
 @pytest.mark.parametrize("records", [1, 3])
@@ -363,9 +354,6 @@ def test_a_row_that_a_target_lost_has_the_commit_that_went_past_it() -> None:
     assert example.moment.sentence == "worker-3 committed offset 4 of t-0, which is after it"
 
 
-# -------------------------------------------------------------------------------------------------- fenced, scenarios
-
-
 def test_who_was_fenced_by_whom_and_since_when_is_said_and_is_no_harm() -> None:
     events = commit(kill_of_source().at(17), "worker-3", None, 4, 4, epoch=1).events
     verdict = judge(events, [to_topic("a b c d")])
@@ -405,9 +393,6 @@ def test_a_scenario_may_be_a_predicate() -> None:
 def test_an_unknown_scenario_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no scenario 'kiled'; there are aborted, fenced, killed"):
         judge(flow().events, [to_topic("a b c d")], scenarios=["kiled"])
-
-
-# ------------------------------------------------------------------------------------------------------------- forms
 
 
 def test_the_forms_show_findings_with_examples_and_moments() -> None:
