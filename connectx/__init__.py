@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sys
 from importlib.util import find_spec
 from typing import Literal
 
-from connectx.errors import MissingExtraError
+from connectx.errors.base import MissingExtraError
 
 Extra = Literal[
     "spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "registry", "avro", "jsonschema",

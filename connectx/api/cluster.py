@@ -19,15 +19,11 @@ from connectx.api.forms import kafka_fact, spark_fact
 from connectx.api.recorder import Recorder
 from connectx.api.supervisor import STABLE_S, Supervisor
 from connectx.api.workers import Worker, Workers
-from connectx.errors import (
-    ClassNotImportableError,
-    ClusterClosedError,
-    GroupInUseError,
-    KafkaRequestError,
-    KafkaUnreachableError,
-    RecordingError,
-    SparkSettingError,
-)
+from connectx.errors.clusters import ClusterClosedError, GroupInUseError
+from connectx.errors.history import RecordingError
+from connectx.errors.kafka import KafkaRequestError, KafkaUnreachableError
+from connectx.errors.plugins import ClassNotImportableError
+from connectx.errors.spark import SparkSettingError
 from connectx.history.clock import system_clock
 from connectx.history.folds.tracks import Samples
 from connectx.history.log import EventLog

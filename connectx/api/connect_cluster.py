@@ -18,7 +18,8 @@ from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
 from connectx.api.notes import Notes
 from connectx.api.waits import wait_committed
-from connectx.errors import ClusterClosedError, ConnectxError
+from connectx.errors.base import ConnectxError
+from connectx.errors.clusters import ClusterClosedError
 from connectx.extras import require
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress, in_kernel, shown, step

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from connectx.errors import ConfigError, ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import ConfigError
+from connectx.errors.rest import ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
 from connectx.history.wording import plural
 from connectx.model.ids import TaskId
 from connectx.model.states import LOST, State

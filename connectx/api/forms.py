@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.views import Row, html_card, html_list, html_table, text_table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.rest.client import RestClient
 
 _BULK: Final = "connectx_bulk"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition

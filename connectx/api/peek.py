@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import ConnectorNotFoundError, ConnectxError, PeekError, TopicMissingError
+from connectx.errors.base import ConnectxError
+from connectx.errors.checks import PeekError
+from connectx.errors.kafka import TopicMissingError
+from connectx.errors.rest import ConnectorNotFoundError
 from connectx.history.render.frame import clock_time
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs

@@ -14,7 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.api.workers import Worker, Workers
-from connectx.errors import ClusterClosedError, ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
+from connectx.errors.clusters import ClusterClosedError, WorkerFailedError, WorkerStoppedError
+from connectx.errors.plugins import ConfigError
+from connectx.errors.rest import WaitTimeoutError
 from connectx.history.folds.lost import Grace, LostWork, Remains
 from connectx.model.clock import Clock
 from connectx.model.group import ProtocolVersion

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectx.errors import WaitTimeoutError
+from connectx.errors.rest import WaitTimeoutError
 from connectx.history.log import EventLog
 from connectx.history.wording import plural
 from connectx.model.events import Event

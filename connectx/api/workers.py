@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from connectx.api.fault_origin import injected
-from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
+from connectx.errors.clusters import NoGateError, UnknownWorkerError, WorkerStoppedError
 from connectx.kafka.broker.request_kinds import request_kinds
 from connectx.model.clock import Clock
 from connectx.model.events import Transition

@@ -12,7 +12,8 @@ import typer
 
 from connectx.cli.common import At, cluster_command, connector_of, read_json, show_table
 from connectx.cli.plan import Planned, Present, Wanted, plan, planned
-from connectx.errors import CommandError, ConnectorNotFoundError, ImportIncompleteError
+from connectx.errors.rest import CommandError, ConnectorNotFoundError
+from connectx.errors.transfer import ImportIncompleteError
 from connectx.history.wording import task_of
 from connectx.model.group import WorkSet
 from connectx.model.worker_keys import WorkerKeys

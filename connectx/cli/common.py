@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 
 from connectx.cli.remedies import in_terminal
-from connectx.errors import CommandError, ConnectxError
+from connectx.errors.base import ConnectxError
+from connectx.errors.rest import CommandError
 from connectx.views import Row, masked_text, text_table
 
 if TYPE_CHECKING:

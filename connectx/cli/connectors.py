@@ -8,7 +8,7 @@ import typer
 
 from connectx.api.connector import Connector
 from connectx.cli.common import At, cluster_command, read_connector, read_json, show_table
-from connectx.errors import CommandError
+from connectx.errors.rest import CommandError
 from connectx.model.states import State
 from connectx.views import HIDDEN
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from connectx.cli.common import FAILED, Json, reporting_errors
-from connectx.errors import CommandError, ConfigError
+from connectx.errors.plugins import ConfigError
+from connectx.errors.rest import CommandError
 
 if TYPE_CHECKING:
     from connectx.verify.check.verdict import Verdict

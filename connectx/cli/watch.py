@@ -15,7 +15,7 @@ from connectx.api.lanes import read_lanes
 from connectx.api.movement import Movement
 from connectx.cli.clusters import status
 from connectx.cli.common import At, rich_table, wrapped
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.history.wording import duration
 from connectx.model.states import LOST, State
 from connectx.views import Row, text_table

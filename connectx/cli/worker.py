@@ -23,26 +23,20 @@ import typer
 from connectx import __version__
 from connectx.cli import worker_log
 from connectx.cli.common import read_properties
-from connectx.errors import (
+from connectx.errors.base import ConnectxError
+from connectx.errors.history import EventLogError
+from connectx.errors.kafka import (
     ClientSettingError,
-    CommandError,
-    ConfigError,
-    ConfigProviderError,
-    ConnectxError,
-    EventLogError,
     InternalTopicError,
     KafkaLoginError,
     KafkaPermissionError,
     KafkaRequestError,
     KafkaUnreachableError,
-    ListenerError,
-    ListenerTakenError,
-    PluginNotFoundError,
-    RestAuthError,
-    RestTlsError,
-    SparkSettingError,
     TopicMissingError,
 )
+from connectx.errors.plugins import ConfigError, ConfigProviderError, PluginNotFoundError
+from connectx.errors.rest import CommandError, ListenerError, ListenerTakenError, RestAuthError, RestTlsError
+from connectx.errors.spark import SparkSettingError
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import worker_config

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.keyed import keyed_frame, keyed_table
 from connectx.data.frames import named_rows
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty

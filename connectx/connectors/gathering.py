@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves
-from connectx.errors import ConnectxError, RecordRejectedError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import at_least

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.generated_schemas import QUICKSTARTS
 from connectx.connectors.keyed import keyed_table
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from connectx.connectors.gathering import GATHERING_CONFIG, GatheringTask, Ranges
 from connectx.data.frames import spark_schema
-from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import ConfigError
+from connectx.errors.spark import DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext, Stored

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.arrays import is_binary, is_list, is_text
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _LOGICAL: Final = "org.apache.kafka.connect.data."
 _PRECISION: Final = "connect.decimal.precision"

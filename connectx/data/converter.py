@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from connectx.data.connect_schema import SchemaName
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.model.configdef import ConfigDef
 
 CONVERTER_CONFIG = ConfigDef().define(

@@ -34,7 +34,7 @@ from connectx.data.simple import (
     ShortConverter,
     StringConverter,
 )
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 CONVERTERS: Final[tuple[type[Converter], ...]] = (
     AvroConverter,

@@ -18,7 +18,7 @@ from connectx.data.chunks import one_chunk
 from connectx.data.converter import Converter
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import ByteArrayConverter, StringConverter
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of the column `headers`."""

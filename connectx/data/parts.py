@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.converter import Decoded
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 
 def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from connectx.data.arrays import is_binary
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.text_writer import to_text
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
 

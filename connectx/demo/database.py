@@ -13,7 +13,7 @@ from pathlib import Path
 from connectx.demo.flights import COLUMNS, TABLE
 from connectx.demo.interrupts import uninterrupted
 from connectx.demo.measures import query
-from connectx.errors import DemoError
+from connectx.errors.demo import DemoError
 
 
 @contextlib.contextmanager

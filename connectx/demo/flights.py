@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from connectx.errors import DemoDataError
+from connectx.errors.demo import DemoDataError
 from connectx.extras import require
 
 TOPIC: Final = "flights"

@@ -21,7 +21,8 @@ from connectx.demo.measures import Measures, Reader, measure_file, measure_table
 from connectx.demo.screen import Look, Screen
 from connectx.demo.verdict import Kill, Outcome, judge
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
-from connectx.errors import ConnectxError, DemoError
+from connectx.errors.base import ConnectxError
+from connectx.errors.demo import DemoError
 from connectx.history.folds.failovers import failovers
 from connectx.history.render.report import report_page, save_page, write_report
 from connectx.history.sentences.stories import stories

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.demo.flights import COLUMNS, KEY, NULL_TEXT
-from connectx.errors import DemoError
+from connectx.errors.demo import DemoError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

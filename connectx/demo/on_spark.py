@@ -22,7 +22,7 @@ from connectx.demo.screen import Screen
 from connectx.demo.standalone import SparkStandalone
 from connectx.demo.verdict import places_table, unlike
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
-from connectx.errors import DemoError
+from connectx.errors.demo import DemoError
 from connectx.extras import require
 from connectx.history.log import Subscription
 from connectx.history.render.report import Verdict, report_page, save_page

@@ -17,7 +17,8 @@ from typing import Final, Self
 
 import psutil
 
-from connectx.errors import DemoError, SparkMasterError
+from connectx.errors.demo import DemoError
+from connectx.errors.spark import SparkMasterError
 from connectx.jvm.jars import spark_jars_dir
 from connectx.jvm.java import find_java
 from connectx.jvm.process import ChildProcess

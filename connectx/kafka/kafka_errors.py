@@ -7,13 +7,8 @@ from typing import Final
 import kafka.errors as kafka_errors
 from confluent_kafka import KafkaError
 
-from connectx.errors import (
-    ConnectxError,
-    KafkaLoginError,
-    KafkaPermissionError,
-    KafkaRequestError,
-    KafkaUnreachableError,
-)
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaLoginError, KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
 from connectx.kafka.net import AUTHENTICATION_ERRORS
 
 _LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})

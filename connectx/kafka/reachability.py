@@ -10,7 +10,7 @@ from typing import Any, Final
 import kafka.errors as kafka_errors
 from kafka.cluster import collect_hosts
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.producer import connection_settings
 from connectx.kafka.settings.client_config import ClientConfig

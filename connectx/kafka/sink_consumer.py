@@ -24,7 +24,8 @@ from typing import Any, Final, Protocol, TypeVar
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.errors import ConnectxError, KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.model.ids import TopicPartition
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.views import Form, Listed, Shown
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import invalid_value
 from connectx.model.states import ExactlyOnceSupport
 from connectx.model.worker_keys import STORAGES, WORKER_CONFIG, WorkerKeys

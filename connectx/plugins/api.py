@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.extras import Extra, require
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId, TopicPartition

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from connectx.errors import ConfigError, ConfigProviderError
+from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import with_prefix

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, to_text
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix

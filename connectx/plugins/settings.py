@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.lanes import BulkMode, LaneSettings
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.states import TransactionBoundary
 from connectx.model.validators import valid_regex

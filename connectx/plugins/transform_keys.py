@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.worker_config import with_prefix
 

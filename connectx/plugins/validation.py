@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from connectx.errors import ConfigError, MissingExtraError, PluginNotFoundError
+from connectx.errors.base import MissingExtraError
+from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from connectx.errors import ReplicationMessageError
+from connectx.errors.databases import ReplicationMessageError
 
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970; PostgreSQL counts from there."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from connectx.errors import RecordingError
+from connectx.errors.history import RecordingError
 from connectx.model.worker_config import WorkerConfig
 from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Form, Shown, masked_text

@@ -8,7 +8,8 @@ from typing import Any
 
 from connectx.core.settings import CoreSettings
 from connectx.core.worker import WorkerCore
-from connectx.errors import ConfigError, RecordingError
+from connectx.errors.history import RecordingError
+from connectx.errors.plugins import ConfigError
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.recording.codec import agree, decode, encode, shown

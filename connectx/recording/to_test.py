@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from connectx.errors import RecordingError
+from connectx.errors.history import RecordingError
 
 _TEST: Final = '''"""Replays a recording of workers' cores: `connectx replay --core {name} --to-test {test}`."""
 

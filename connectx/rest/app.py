@@ -17,7 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from connectx.errors import ConnectxError, RestError, WorkerStoppedError
+from connectx.errors.base import ConnectxError
+from connectx.errors.clusters import WorkerStoppedError
+from connectx.errors.rest import RestError
 from connectx.rest.admin import AdminResources
 from connectx.rest.operations import Operation
 from connectx.rest.request_handler import error_response

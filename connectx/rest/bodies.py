@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.model.states import TargetState
 
 MAX_BODY_BYTES = 16 * 1024 * 1024

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 import httpx
 
-from connectx.errors import (
+from connectx.errors.rest import (
     ConnectorExistsError,
     ConnectorNotFoundError,
     RestError,

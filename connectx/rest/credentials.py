@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from connectx.errors import RestAuthError
+from connectx.errors.rest import RestAuthError
 from connectx.model.worker_config import WorkerConfig
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from connectx.errors import (
+from connectx.errors.rest import (
     ConfigRejectedError,
     ConnectorExistsError,
     ConnectorNotFoundError,

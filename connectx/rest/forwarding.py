@@ -12,7 +12,7 @@ import httpx
 from starlette.requests import Request
 from starlette.responses import Response
 
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
 from connectx.rest.tls import client_context

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused, Reply
 from connectx.core.verbs import Asks, Verb
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.services import Ask, Services

@@ -16,7 +16,7 @@ from connectx.core import verbs
 from connectx.core.messages import Forwarded, Refused
 from connectx.core.replies import OffsetsPermit, WorkerPlace
 from connectx.core.verbs import Verb
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.model.group import ProtocolVersion
 from connectx.model.states import ConnectorType
 from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER

@@ -22,7 +22,7 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from connectx.errors import ListenerError, ListenerTakenError
+from connectx.errors.rest import ListenerError, ListenerTakenError
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.admin import AdminResources
 from connectx.rest.app import create_app

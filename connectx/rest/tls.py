@@ -10,7 +10,7 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 
-from connectx.errors import RestTlsError
+from connectx.errors.rest import RestTlsError
 from connectx.key_stores import KeyStore, read_pkcs12
 from connectx.model.worker_config import WorkerConfig
 

@@ -19,7 +19,8 @@ from connectx.core.messages import (
     Stimulus,
     TaskConfigsSent,
 )
-from connectx.errors import ConnectxError, SignatureRefusedError
+from connectx.errors.base import ConnectxError
+from connectx.errors.rest import SignatureRefusedError
 from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.config_records import SessionKeyRecord

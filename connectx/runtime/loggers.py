@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from connectx.core.messages import SetLoggerLevel
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 
 _log = logging.getLogger(__name__)
 

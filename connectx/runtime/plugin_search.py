@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from connectx.errors import ConnectxError, PluginNotFoundError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import PluginNotFoundError
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client

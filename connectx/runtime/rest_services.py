@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from connectx.core.replies import Expanded
-from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, PluginNotFoundError, RestError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import ConfigError, ConfigProviderError, PluginNotFoundError
+from connectx.errors.rest import RestError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import delete_group_offsets, describe_group
 from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic

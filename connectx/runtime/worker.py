@@ -66,7 +66,8 @@ from connectx.core.messages import (
 from connectx.core.rest_views import worker as worker_view
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
-from connectx.errors import ConnectxError, WorkerStoppedError
+from connectx.errors.base import ConnectxError
+from connectx.errors.clusters import WorkerStoppedError
 from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs

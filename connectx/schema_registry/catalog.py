@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from connectx.data.protobuf.files import plain_text
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility, refusals
 from connectx.schema_registry.levels import Level
 from connectx.schema_registry.records import (

@@ -15,7 +15,7 @@ from typing import Final
 
 from connectx.data.json_schema import nodes
 from connectx.data.json_schema.nodes import Node
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.schema_registry.levels import Level, directions
 from connectx.schema_registry.refusals import invalid_schema
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.data.protobuf.pools import descriptor_of
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.schema_registry.levels import Level, directions
 from connectx.schema_registry.refusals import invalid_schema
 

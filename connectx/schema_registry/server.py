@@ -13,7 +13,7 @@ import threading
 from typing import Final
 from urllib.parse import urlsplit
 
-from connectx.errors import ListenerError
+from connectx.errors.rest import ListenerError
 from connectx.extras import require
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig

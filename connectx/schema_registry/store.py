@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from confluent_kafka import Message
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import START_S, ensure_schemas_topic
 from connectx.kafka.internal.leader_writer import LeaderProducer

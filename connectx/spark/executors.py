@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from connectx.errors import NoExecutorError
+from connectx.errors.spark import NoExecutorError
 
 if TYPE_CHECKING:
     import psutil

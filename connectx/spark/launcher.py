@@ -23,7 +23,8 @@ from pathlib import Path
 
 import javaproperties
 
-from connectx.errors import DiskFullError, SparkStartError
+from connectx.errors.machine import DiskFullError
+from connectx.errors.spark import SparkStartError
 from connectx.jvm import archive, jars
 from connectx.jvm.cache import OwnedDir, require_free, says_disk_full
 from connectx.jvm.java import JavaHome, find_java

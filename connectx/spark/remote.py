@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from connectx.errors import SparkNotAwaitedError, SparkStartError
+from connectx.errors.spark import SparkNotAwaitedError, SparkStartError
 from connectx.extras import require
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from connectx.errors import ConnectxError, SparkMasterError, SparkNotSharedError, SparkSettingError, SparkStartError
+from connectx.errors.base import ConnectxError
+from connectx.errors.spark import SparkMasterError, SparkNotSharedError, SparkSettingError, SparkStartError
 from connectx.extras import require
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.progress import Progress, silent

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from connectx.errors import SparkMasterError, SparkSettingError
+from connectx.errors.spark import SparkMasterError, SparkSettingError
 from connectx.model.worker_config import as_text
 from connectx.views import masked
 

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import ModuleNotShippedError
+from connectx.errors.spark import ModuleNotShippedError
 from connectx.jvm.cache import cache_dir
 from connectx.spark.sessions import is_connect
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from connectx.errors import SparkJobError, SparkNotAwaitedError
+from connectx.errors.spark import SparkJobError, SparkNotAwaitedError
 from connectx.spark.sessions import is_connect
 from connectx.spark.shipping import ship
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from connectx.errors import TopicReadError
+from connectx.errors.kafka import TopicReadError
 from connectx.model.ids import TopicPartition
 
 if TYPE_CHECKING:

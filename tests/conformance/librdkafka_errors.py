@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import (
     ProducerError,
     ProducerFencedError,
     RecordRefusedError,

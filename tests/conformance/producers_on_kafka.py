@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
 
-from connectx.errors import ProducerFencedError, TransactionExpiredError
+from connectx.errors.kafka import ProducerFencedError, TransactionExpiredError
 from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.admin.partition_offsets import LATEST, Offsets, OffsetsClient
 from connectx.kafka.broker.embedded import EmbeddedKafka

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import connectx as cx
-from connectx.errors import ConnectorNotFoundError, NotSeenError, WorkersUnreachableError
+from connectx.errors.clusters import NotSeenError
+from connectx.errors.rest import ConnectorNotFoundError, WorkersUnreachableError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.verify.audit.findings import Severity

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.rest.client import RestClient
 from tests.support.flows import GrowingFile
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE

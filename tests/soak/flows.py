@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
 from connectx.demo.measures import Reader
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from tests.support.profiles import STRINGS
 
 LINES, ROWS, SPARK, TABLE = "soak-lines", "soak-rows", "soak-spark", "soak_rows"

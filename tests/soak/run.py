@@ -13,7 +13,7 @@ from typing import Literal
 import connectx as cx
 from connectx.api.faults.chaos import Chaos
 from connectx.demo.measures import Reader
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.model.events import EventKind
 from connectx.verify.check.verdict import Anomaly
 from tests.soak.flows import LINES, ROWS, SETTINGS, SPARK, TABLE, Flows

@@ -18,7 +18,8 @@ import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink
 from connectx.data.connect_schema import DEFAULT
-from connectx.errors import RecordRejectedError, TableMismatchError, TableMissingError
+from connectx.errors.databases import TableMismatchError, TableMissingError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch, SinkTaskContext
 from tests.support.profiles import dotted

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import connectx as cx
-from connectx.errors import ConnectorNotFoundError
+from connectx.errors.rest import ConnectorNotFoundError
 from connectx.rest.client import RestClient
 from tests.support.java_worker import JavaWorker
 from tests.support.waiting import until

@@ -11,7 +11,7 @@ from typing import Any
 from connectx.core import verbs
 from connectx.core.messages import Done, Reply
 from connectx.core.verbs import Verb
-from connectx.errors import ConnectorNotFoundError
+from connectx.errors.rest import ConnectorNotFoundError
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.server import RestServer

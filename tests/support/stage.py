@@ -17,7 +17,7 @@ from connectx_widgets.widget import ClusterPanel
 from playwright.sync_api import Page
 
 from connectx.api.peek import ERRORS, DeadLetters, Record
-from connectx.errors import ConnectorNotFoundError
+from connectx.errors.rest import ConnectorNotFoundError
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.tracks import Samples

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections import Counter
+from pathlib import Path
 
-from connectx.errors import ConnectxError
-from connectx.plugins import api
+import connectx
+from connectx.errors.base import ConnectxError
 
-LOADED = (api,)  # it defines errors, too
+ROOT = Path(connectx.__file__).parent
+FILES = [path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py") if "Error(" in path.read_text(encoding="utf-8")]
+LOADED = [importlib.import_module(".".join(path.with_suffix("").parts)) for path in FILES if path.stem != "__main__"]
 
 
 def all_errors(base: type[ConnectxError] = ConnectxError) -> list[type[ConnectxError]]:

@@ -20,7 +20,7 @@ import connectx
 from connectx.connectors.files.source import FileSource
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import open_database
-from connectx.errors import ConnectxError, MissingExtraError
+from connectx.errors.base import ConnectxError, MissingExtraError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.worker_config import WorkerConfig, embedded_config

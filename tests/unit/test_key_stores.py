@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from connectx.errors import ClientSettingError, MissingExtraError, RestTlsError
+from connectx.errors.base import MissingExtraError
+from connectx.errors.kafka import ClientSettingError
+from connectx.errors.rest import RestTlsError
 from connectx.kafka.settings.client_keys import Layer, to_librdkafka
 from connectx.kafka.settings.security import for_java, for_kafka_python
 from connectx.key_stores import read_pkcs12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import DatabaseError
+from connectx.errors.databases import DatabaseError
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.views import masked, masked_text
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx_widgets.peeks import LETTERS
 from connectx_widgets.questions import with_secrets
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from connectx.errors import ListenerError
+from connectx.errors.rest import ListenerError
 from connectx.history.render.shapes import LOOK
 from connectx.rest.server import QuietServer
 from connectx_widgets import front_end

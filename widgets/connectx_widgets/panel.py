@@ -18,7 +18,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
 from connectx.history.folds.totals import COMMITS, Totals, TotalsFold
 from connectx.history.render.palette import colour

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import ConnectorNotFoundError
+from connectx.errors.rest import ConnectorNotFoundError
 from connectx.history.folds.tracks import busiest
 from connectx.views import masked, masked_text
 from connectx_widgets import peeks

@@ -20,7 +20,7 @@ from connectx.api.attached.watch import KafkaSide, Watch
 from connectx.api.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.api.connect_cluster import ConnectCluster
 from connectx.api.movement import MovementReader
-from connectx.errors import AttachError, NotSeenError
+from connectx.errors.clusters import AttachError, NotSeenError
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
 from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics

@@ -26,7 +26,8 @@ from connectx.api.attached.observation import (
     Picture,
     WorkerTransition,
 )
-from connectx.errors import ConnectxError, TopicMissingError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import TopicMissingError
 from connectx.history.log import EventLog
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.group_view import STABLE, group_view

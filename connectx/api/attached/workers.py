@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from connectx.api.attached.observation import Picture
-from connectx.errors import UnknownWorkerError
+from connectx.errors.clusters import UnknownWorkerError
 from connectx.history.wording import duration
 from connectx.views import Form, Row, text_table
 

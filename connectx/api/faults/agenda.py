@@ -14,7 +14,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from connectx.api.fault_origin import failed
-from connectx.errors import ClusterClosedError
+from connectx.errors.clusters import ClusterClosedError
 from connectx.views import Form, masked_text
 
 if TYPE_CHECKING:

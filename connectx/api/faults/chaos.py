@@ -20,7 +20,8 @@ from connectx.api.fault_origin import caused_by, failed
 from connectx.api.faults.after import After
 from connectx.api.faults.agenda import Agenda, Scheduled
 from connectx.api.faults.plan import KINDS, PlannedFault
-from connectx.errors import ConnectxError, NoGateError
+from connectx.errors.base import ConnectxError
+from connectx.errors.clusters import NoGateError
 from connectx.model.causes import FaultOfChaos
 from connectx.views import Listed, Shown, html_card, html_table, text_table
 

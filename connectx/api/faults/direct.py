@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from connectx.api.fault_origin import injected
-from connectx.errors import NotEmbeddedError
+from connectx.errors.clusters import NotEmbeddedError
 from connectx.spark import executors
 
 if TYPE_CHECKING:

@@ -28,7 +28,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxError, RestError, WaitTimeoutError
+from connectx.errors.base import ConnectxError
+from connectx.errors.rest import ConnectorNotFoundError, RestError, WaitTimeoutError
+from connectx.errors.transfer import BackupFileError
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
 from connectx.model.states import State

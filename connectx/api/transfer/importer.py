@@ -24,16 +24,9 @@ from connectx.api.transfer.exporter import (
     wait_quiet,
     wait_stopped,
 )
-from connectx.errors import (
-    BackupFileError,
-    ConfigRejectedError,
-    ConnectorNotFoundError,
-    ConnectxError,
-    ImportIncompleteError,
-    ImportRefusedError,
-    RestError,
-    WorkersUnreachableError,
-)
+from connectx.errors.base import ConnectxError
+from connectx.errors.rest import ConfigRejectedError, ConnectorNotFoundError, RestError, WorkersUnreachableError
+from connectx.errors.transfer import BackupFileError, ImportIncompleteError, ImportRefusedError
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
 from connectx.rest.client import Config, RestClient

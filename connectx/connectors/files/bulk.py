@@ -27,7 +27,7 @@ from connectx.connectors.files.readers import (
     rows_after,
 )
 from connectx.connectors.keyed import valued_table
-from connectx.errors import SourceFileError, SourceFileUnreadableError
+from connectx.errors.files import SourceFileError, SourceFileUnreadableError
 
 if TYPE_CHECKING:
     import pyarrow as pa

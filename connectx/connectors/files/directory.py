@@ -22,7 +22,7 @@ from connectx.connectors.files.folder import MARK, Folder, FoundFile
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader, is_about_content, rows_after
 from connectx.connectors.keyed import valued_table
-from connectx.errors import SourceFileError, SourceFileShrunkError
+from connectx.errors.files import SourceFileError, SourceFileShrunkError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition

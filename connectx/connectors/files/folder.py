@@ -19,7 +19,7 @@ from itertools import count, takewhile
 from typing import Any, Final
 
 from connectx.connectors.files.readers import COMPRESSIONS
-from connectx.errors import SourceDirectoryMissingError, SourceFileUnreadableError
+from connectx.errors.files import SourceDirectoryMissingError, SourceFileUnreadableError
 from connectx.model.source_offsets import SourceOffset
 
 log = logging.getLogger(__name__)

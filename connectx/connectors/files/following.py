@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from connectx.errors import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
+from connectx.errors.files import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
 
 _FIRST_WAIT_MS = 10
 _LONGEST_WAIT_MS = 50

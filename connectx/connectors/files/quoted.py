@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from connectx.errors import SourceFileUnreadableError
+from connectx.errors.files import SourceFileUnreadableError
 
 _RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 

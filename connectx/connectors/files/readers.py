@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.files.archives import ARCHIVE_ERRORS, is_archive, members_of
 from connectx.connectors.files.ranges import lines_between
-from connectx.errors import (
+from connectx.errors.files import (
     SourceFileColumnError,
     SourceFileError,
     SourceFileUnreadableError,

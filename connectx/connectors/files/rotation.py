@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 
 from connectx.connectors.files.following import Lines, SourceFile, complete_lines, opened
-from connectx.errors import (
+from connectx.errors.files import (
     SourceFileMissingError,
     SourceFileShrunkError,
     SourceFileUnreadableError,

@@ -23,7 +23,8 @@ from connectx.connectors.files.quoted import last_record_end, records_of
 from connectx.connectors.files.ranges import lines_between, ranges_of
 from connectx.connectors.files.rotation import followed, with_rotation
 from connectx.connectors.files.stream_source import lines_of
-from connectx.errors import ConfigError, MalformedLineError, SourceFileMissingError
+from connectx.errors.files import MalformedLineError, SourceFileMissingError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import between, non_empty, one_of

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.files.stream_file import unnamed_file
-from connectx.errors import SinkFileError
+from connectx.errors.files import SinkFileError
 from connectx.model.configdef import ConfigDef
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 

@@ -16,7 +16,7 @@ import httpx
 from connectx.connectors.http.config import HttpSettings
 from connectx.connectors.http.oauth import Tokens
 from connectx.connectors.http.requests import Request
-from connectx.errors import HttpError, HttpUnavailableError, RequestRefusedError
+from connectx.errors.http import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.views import HIDDEN
 
 _HTTPX_LOG: Final = logging.getLogger("httpx")

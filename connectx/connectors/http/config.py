@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from connectx.connectors.http.oauth import OAuthSettings
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, matching, one_of
 

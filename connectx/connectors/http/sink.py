@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from connectx.connectors.http.client import HttpTarget
 from connectx.connectors.http.config import CONFIG, HttpSettings, problems
 from connectx.connectors.http.requests import Plan, Request, plan
-from connectx.errors import HttpError, HttpUnavailableError, RecordRejectedError, RequestRefusedError
+from connectx.errors.http import HttpError, HttpUnavailableError, RequestRefusedError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
 from connectx.version import VERSION

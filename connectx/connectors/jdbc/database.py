@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.sql import identifier
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 
 if TYPE_CHECKING:
     import pyarrow as pa

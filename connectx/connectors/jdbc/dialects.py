@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.connectors.jdbc.database import Database, DatabaseSettings
-from connectx.errors import ConfigError, MissingExtraError
+from connectx.errors.base import MissingExtraError
+from connectx.errors.plugins import ConfigError
 from connectx.extras import require
 from connectx.model.configdef import Validator
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from connectx.connectors.jdbc.duckdb import duckdb_error
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
-from connectx.errors import DatabaseUnavailableError
+from connectx.errors.databases import DatabaseUnavailableError
 
 _Result = TypeVar("_Result")
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+),(\d+)\)")

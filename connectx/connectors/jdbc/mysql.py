@@ -21,7 +21,7 @@ from connectx.connectors.jdbc.database import (
 )
 from connectx.connectors.jdbc.mysql_session import MySqlSession, identifier, literal
 from connectx.connectors.jdbc.tables import Column, TableName
-from connectx.errors import DatabaseError, RowRefusedError, TableMismatchError, TableMissingError
+from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError, TableMissingError
 
 _KINDS: Final = {"TABLE": "'BASE TABLE'", "VIEW": "'VIEW'"}
 _WHOLE: Final = {

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from connectx.connectors import sql
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.mysql_rows import RowReader
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import (
     DatabaseError,
     DatabasePermissionError,
     DatabaseUnavailableError,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from connectx.connectors.jdbc.mysql import arrow_type
 from connectx.connectors.jdbc.mysql_session import MySqlSession, identifier, literal
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
-from connectx.errors import RowRefusedError, TableMismatchError
+from connectx.errors.databases import RowRefusedError, TableMismatchError
 
 _STATEMENT_BYTES: Final = 4_000_000
 _LONGEST_KEY: Final = 255

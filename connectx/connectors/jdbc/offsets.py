@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectx.connectors.jdbc.target import Target
-from connectx.errors import ConnectxError, DatabasePermissionError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import DatabasePermissionError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError
 

@@ -15,7 +15,7 @@ from connectx.connectors.jdbc.criteria import Position
 from connectx.connectors.jdbc.database import Database, DatabaseSettings, Field
 from connectx.connectors.jdbc.dialects import open_database
 from connectx.connectors.jdbc.reading import Reading, as_value
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 
 _PART_BYTES: Final = 8 << 20
 _MOST: Final = 64

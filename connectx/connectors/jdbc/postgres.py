@@ -21,7 +21,7 @@ from connectx.connectors.jdbc.database import (
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.postgres.session import PostgresSession, libpq_uri, literal
 from connectx.connectors.postgres.types import arrow_type
-from connectx.errors import DatabaseError, RowRefusedError, TableMissingError
+from connectx.errors.databases import DatabaseError, RowRefusedError, TableMissingError
 
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")

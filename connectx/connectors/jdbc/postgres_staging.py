@@ -20,7 +20,8 @@ from connectx.connectors.jdbc.postgres_target import PostgresTarget
 from connectx.connectors.jdbc.rows import RowSettings, TableRows
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.connectors.postgres.session import literal
-from connectx.errors import ConnectxError, RowRefusedError, TableMissingError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import RowRefusedError, TableMissingError
 from connectx.model.ids import TaskId
 from connectx.plugins.api import NotStageableError, SinkBatch, SinkTaskContext
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.connectors.postgres.session import PostgresSession, libpq_uri, literal
 from connectx.connectors.postgres.types import arrow_type, created_type
-from connectx.errors import RowRefusedError
+from connectx.errors.databases import RowRefusedError
 
 _LONGEST_PENALTY_BATCHES: Final = 64
 # Other families that a column accepts.

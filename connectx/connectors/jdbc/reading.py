@@ -13,7 +13,7 @@ import pyarrow as pa
 from connectx.connectors.jdbc.criteria import INCREMENTING, TIMESTAMP, Criteria, Position
 from connectx.connectors.jdbc.database import Database, Field
 from connectx.data.connect_schema import NO_NAME, SchemaName
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,9 @@ import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.target import Target, TargetTable, split_name
 from connectx.data.connect_schema import DEFAULT
-from connectx.errors import (
-    ConnectxError,
-    DatabaseUnavailableError,
-    RecordRejectedError,
-    RowRefusedError,
-    TableMismatchError,
-    TableMissingError,
-)
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import DatabaseUnavailableError, RowRefusedError, TableMismatchError, TableMissingError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 
 KAFKA_KEY: Final = ("__connect_topic", "__connect_partition", "__connect_offset")

@@ -22,7 +22,7 @@ from connectx.connectors.jdbc.rows import KAFKA_KEY, TableRows
 from connectx.connectors.jdbc.sink_config import CONFIG, problems, row_settings, target_settings
 from connectx.connectors.jdbc.tables import TableName
 from connectx.connectors.jdbc.target import Target, TargetSettings, split_name
-from connectx.errors import (
+from connectx.errors.databases import (
     DatabaseError,
     DatabaseUnavailableError,
     LockTimeoutError,

@@ -26,7 +26,7 @@ from connectx.connectors.jdbc.source_config import (
     problems,
 )
 from connectx.connectors.jdbc.tables import QUERY_PARTITION, Column, ColumnMapping, Selection, TableName, groups
-from connectx.errors import DatabaseError, DatabaseUnavailableError, TableMismatchError, TableMissingError
+from connectx.errors.databases import DatabaseError, DatabaseUnavailableError, TableMismatchError, TableMissingError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import (

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from connectx.connectors.jdbc.database import NUMERIC_MAPPINGS, DatabaseSettings
 from connectx.connectors.jdbc.dialects import known_url
 from connectx.connectors.jdbc.tables import ColumnMapping
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, non_empty, one_of, valid_regexes
 from connectx.plugins.settings import limit_problems

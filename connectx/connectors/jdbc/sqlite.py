@@ -27,8 +27,8 @@ from connectx.connectors.jdbc.database import (
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.sql import literal
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import (
     DatabaseError,
     DatabaseUnavailableError,
     RowRefusedError,

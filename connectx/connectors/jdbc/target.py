@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.sql import identifier, literal
 from connectx.data.connect_schema import default_of, default_value
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 

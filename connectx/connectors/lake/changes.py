@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.columns import VALUE, columns_of, fitted, nullable
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"
 """Column of changes that marks rows to delete; no column of a table."""

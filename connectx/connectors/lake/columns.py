@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 
 VALUE: Final = "value"
 """Column of a value without fields."""

@@ -56,7 +56,7 @@ from connectx.connectors.lake.storage import (
     url_of,
 )
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
-from connectx.errors import LakeError, LakeNotExclusiveError, LakeUnavailableError
+from connectx.errors.lakes import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError, SinkTaskContext

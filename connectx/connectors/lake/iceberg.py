@@ -31,7 +31,7 @@ from connectx.connectors.lake.settings import (
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.storage import options, storage_errors, store_of, url_of
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
-from connectx.errors import LakeUnavailableError
+from connectx.errors.lakes import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import non_empty

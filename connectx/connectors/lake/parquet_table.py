@@ -17,7 +17,7 @@ from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.storage import storage_errors
 from connectx.connectors.lake.task import Offsets, Pending, compare
-from connectx.errors import LakeError
+from connectx.errors.lakes import LakeError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError
 

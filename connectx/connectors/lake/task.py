@@ -30,7 +30,10 @@ from connectx.connectors.lake.staged_changes import (
     staged_changes,
 )
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
-from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import TableMismatchError
+from connectx.errors.lakes import LakeUnavailableError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import (
     CommitRefusedError,

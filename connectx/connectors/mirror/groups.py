@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from connectx.connectors.mirror.clients import client_config
 from connectx.connectors.mirror.config import SOURCE_ADMIN, TARGET_ADMIN, Naming, matches
-from connectx.errors import KafkaRequestError, OffsetOutOfRangeError
+from connectx.errors.kafka import KafkaRequestError, OffsetOutOfRangeError
 from connectx.kafka.admin.client import CALL_S, Admin
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.admin.inspection import Inspection

@@ -27,7 +27,9 @@ from connectx.connectors.mirror.config import (
 )
 from connectx.connectors.mirror.groups import GroupOffsets
 from connectx.connectors.mirror.topics import MirroredTopics
-from connectx.errors import ConfigError, ConnectxError, KafkaUnreachableError, MirrorGapError, OffsetOutOfRangeError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaUnreachableError, MirrorGapError, OffsetOutOfRangeError
+from connectx.errors.plugins import ConfigError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.kafka.fetcher.ranges import read_ranges

@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from connectx.connectors.mirror.config import Naming
-from connectx.errors import TopicNotCreatableError
+from connectx.errors.kafka import TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from connectx.connectors.sql import identifier, literal
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import (
     DatabaseError,
     DatabasePermissionError,
     DatabaseUnavailableError,

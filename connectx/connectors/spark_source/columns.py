@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.connectors.spark_source.reading import load
-from connectx.errors import OffsetColumnError
+from connectx.errors.spark import OffsetColumnError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from connectx.connectors.lake.storage import storage_errors, store_of, url_of
 from connectx.connectors.spark_source.tables import Commit, ReadFile, TableFile, common_schema, in_schema
-from connectx.errors import LakeError, TableChangedError, TableRewrittenError
+from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

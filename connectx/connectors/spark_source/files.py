@@ -15,7 +15,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from connectx.connectors.spark_source.reading import load
-from connectx.errors import ConfigError, SourceDirectoryMissingError, SourceFileMissingError
+from connectx.errors.files import SourceDirectoryMissingError, SourceFileMissingError
+from connectx.errors.plugins import ConfigError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:

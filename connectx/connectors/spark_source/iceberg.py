@@ -13,7 +13,7 @@ from connectx.connectors.lake.columns import normal_type
 from connectx.connectors.lake.iceberg import catalog_errors
 from connectx.connectors.lake.merging import MERGED
 from connectx.connectors.spark_source.tables import Commit, ReadFile, TableFile, common_schema, in_schema
-from connectx.errors import LakeError, TableChangedError, TableRewrittenError
+from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -19,7 +19,7 @@ from connectx.connectors.spark_source.files import FileReader
 from connectx.connectors.spark_source.iceberg import IcebergLog
 from connectx.connectors.spark_source.reading import FORMAT_OPTIONS, Reader
 from connectx.connectors.spark_source.tables import TableReader
-from connectx.errors import LakeUnavailableError
+from connectx.errors.lakes import LakeUnavailableError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition

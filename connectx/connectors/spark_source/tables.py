@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from connectx.data import frames
 from connectx.data.frames import as_spark_takes, spark_schema
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from connectx.data.avro.shapes import combined_type, encoded_of, values_of
 from connectx.data.avro.types import AvroType, encoded_schema, kinds, value_type
 from connectx.data.converter import Decoded
 from connectx.data.parts import read_by_halves
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _SLOW: Final = frozenset({"bytes", "fixed", "union", "null"})
 """Kinds that pyruhvro does not have, or not as Connect needs them."""

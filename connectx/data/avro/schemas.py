@@ -30,7 +30,7 @@ from connectx.data.connect_schema import (
     name_of,
 )
 from connectx.data.json.writer import as_jackson
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 NAMESPACE: Final = "io.confluent.connect.avro"
 _LOGICAL: Final = {

@@ -15,7 +15,7 @@ from connectx.data.arrays import is_binary, is_list, is_text, lengths_of, where_
 from connectx.data.avro.schemas import scrubbed
 from connectx.data.avro.types import AvroType, encoded_type, value_type
 from connectx.data.base64_columns import decimals_of_unscaled, unscaled_bytes
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _MOST_DIGITS: Final = 38
 _MS_OF_UNIT: Final = {"s": 1_000, "ms": 1}

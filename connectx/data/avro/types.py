@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from connectx.data.avro.schemas import NAMESPACE
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName, described
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 MAP_ENTRY: Final = f"{NAMESPACE}.MapEntry"
 """Full name of the record that holds a key and a value of a map whose keys are not strings."""

@@ -27,7 +27,7 @@ from connectx.data.json.reader import JsonReader, read_text
 from connectx.data.json.strict import RefusedDocumentError
 from connectx.data.json.writer import as_jackson, json_text
 from connectx.data.parts import joined
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
 from connectx.data.json.reader import are_plain_objects, parse, read_text
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _MANY: Final = 1_000
 _SAMPLE: Final = 16

@@ -33,7 +33,7 @@ from connectx.data.json.strict import (
     speller,
     text_of,
 )
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 Recover: TypeAlias = Callable[[int], str]
 """Exact text of the document of a row; raises RefusedDocumentError."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from connectx.data.arrays import enclosed, entry_lists, is_binary, is_list, is_text, joined_lists, where_valid
 from connectx.data.base64_columns import encode_base64, unscaled_bytes
 from connectx.data.java_numbers import java_text
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _SPECIAL: Final = r'[\x00-\x1f"\\\x{10000}-\x{10ffff}]'

@@ -22,7 +22,7 @@ from connectx.data.json.reader import JsonReader
 from connectx.data.json.strict import RefusedDocumentError, text_of
 from connectx.data.json.writer import json_text
 from connectx.data.json_schema.types import JsonType, document_type, value_type
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _OBJECT: Final = frozenset(
     ("properties", "required", "additionalProperties", "minProperties", "maxProperties", "dependencies",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from connectx.data.arrays import is_binary, is_list, is_text
 from connectx.data.connect_schema import NO_NAME, SchemaName, default_of, default_value, name_of
 from connectx.data.json.writer import json_text
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 NAMESPACE: Final = "io.confluent.connect.json"
 _NUMBERS: Final = (

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from connectx.data.connect_schema import NO_NAME, SchemaName, described, logical_type
 from connectx.data.json_schema.nodes import Node
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _ONE_OF: Final = "io.confluent.connect.json.OneOf.field."
 _UNION_FIELD: Final = "connect_union_field_"

@@ -17,7 +17,7 @@ from connectx.data.converter import Decoded
 from connectx.data.parts import joined, read_by_halves
 from connectx.data.protobuf.shapes import column_of, message_columns, message_values, values_of
 from connectx.data.protobuf.types import WRAPPERS, Options, type_of
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor

@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import (

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.data.protobuf.files import META, file_of
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor

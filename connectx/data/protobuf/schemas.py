@@ -25,7 +25,7 @@ from connectx.data.connect_schema import (
 )
 from connectx.data.protobuf.files import META, set_params, text_of
 from connectx.data.protobuf.pools import DECIMAL
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto

@@ -15,7 +15,7 @@ from connectx.data.base64_columns import decimals_of_unscaled, unscaled_bytes
 from connectx.data.connect_schema import described
 from connectx.data.protobuf.schemas import scrubbed
 from connectx.data.protobuf.types import ProtoType
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 _SCALARS: Final = {
     **{"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float": pa.float32()},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.data.protobuf.files import params_of
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from connectx.errors import (
+from connectx.errors.plugins import (
     ConfigError,
     ConversionError,
     RegistryUnavailableError,

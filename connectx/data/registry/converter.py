@@ -22,7 +22,7 @@ from connectx.data.parts import joined
 from connectx.data.registry.client import KnownSchema, RegistryClient
 from connectx.data.registry.framing import Framed, framed, unframed
 from connectx.data.registry.keys import check_supported, strategy_of, subject_of
-from connectx.errors import ConversionError, SchemaNotFoundError
+from connectx.errors.plugins import ConversionError, SchemaNotFoundError
 from connectx.extras import Extra, require
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from connectx.data.converter import CONVERTER_CONFIG
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import REQUIRED, ConfigDef, ConfigType
 from connectx.model.validators import one_of
 

@@ -18,7 +18,7 @@ from connectx.data.connect_schema import NO_NAME, default_of, default_value, des
 from connectx.data.transforms.columns import name_of, replaced
 from connectx.data.transforms.fields import SideTransform
 from connectx.data.transforms.texts import as_text
-from connectx.errors import TransformError
+from connectx.errors.plugins import TransformError
 from connectx.model.configdef import ConfigDef, Validator
 
 _TARGETS: Final = {

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from connectx.data.chunks import one_chunk
 from connectx.data.converter import Converter
 from connectx.data.transforms.api import Predicate, Transform
-from connectx.errors import ConnectxError, TransformError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import TransformError
 
 ROW = "connectx_row"
 """Column with the number of the row in the table that came in."""

@@ -15,7 +15,7 @@ from connectx.data.arrays import is_list
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.headers import HEADERS
-from connectx.errors import TransformError
+from connectx.errors.plugins import TransformError
 
 __all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "name_of", "replaced", "require_all", "spread"]
 

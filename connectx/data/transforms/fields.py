@@ -18,7 +18,7 @@ from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.transforms.api import Transform
 from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, name_of, replaced, require_all
-from connectx.errors import ConfigError, TransformError
+from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
 from connectx.model.validators import non_empty, one_of
 

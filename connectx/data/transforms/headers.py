@@ -18,7 +18,7 @@ from connectx.data.transforms.api import Predicate, Transform
 from connectx.data.transforms.columns import HEADERS, replaced, require_all, spread
 from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
 from connectx.data.transforms.texts import as_text
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty, one_of, valid_regex
 

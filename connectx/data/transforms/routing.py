@@ -17,7 +17,7 @@ from connectx.data.transforms.api import Transform
 from connectx.data.transforms.columns import TIME, TIMESTAMP, name_of, replaced
 from connectx.data.transforms.date_format import DateFormat
 from connectx.data.transforms.fields import SideTransform
-from connectx.errors import ConfigError, TransformError
+from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator
 from connectx.model.validators import one_of, valid_regex
 

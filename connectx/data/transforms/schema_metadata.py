@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from connectx.data.connect_schema import SchemaName
 from connectx.data.transforms.fields import SideTransform
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from connectx.data.arrays import enclosed, is_binary, is_list, is_text, joined_lists, where_valid
 from connectx.data.transforms.columns import name_of
-from connectx.errors import TransformError
+from connectx.errors.plugins import TransformError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

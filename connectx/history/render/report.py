@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from connectx.errors import EventLogError
+from connectx.errors.history import EventLogError
 from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.tracks import Samples
 from connectx.history.render.svg import timeline_svg

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
-from connectx.errors import ClientClosedError, ClientSettingError, ConnectxError, KafkaRequestError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import ClientClosedError, ClientSettingError, KafkaRequestError
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.admin.partition_offsets import EARLIEST, LATEST, Offsets, OffsetsClient
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing

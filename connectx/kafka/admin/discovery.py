@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.errors import AttachError
+from connectx.errors.clusters import AttachError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.group_view import STABLE, GroupView, group_view
 from connectx.kafka.admin.groups import GroupClient

@@ -14,7 +14,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
-from connectx.errors import ClientClosedError, KafkaPermissionError, KafkaRequestError
+from connectx.errors.kafka import ClientClosedError, KafkaPermissionError, KafkaRequestError
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.kafka.settings.clients import ClientConfigs, ConnectorConfig
 

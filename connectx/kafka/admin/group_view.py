@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.model.group import WorkSet
 from connectx.protocol.group import decode_assignment, decode_metadata
 

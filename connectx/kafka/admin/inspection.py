@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import kafka.errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
-from connectx.errors import KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
+from connectx.errors.kafka import KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
 from connectx.kafka.net import quiet_kafka_python
 from connectx.model.ids import TopicPartition
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetSpec
 
-from connectx.errors import ClientClosedError, ConnectxError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import ClientClosedError
 from connectx.kafka.kafka_errors import typed_reply
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.model.ids import TopicPartition

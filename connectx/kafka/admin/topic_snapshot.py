@@ -14,7 +14,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.errors import ConnectxError, TopicMissingError, TopicUnreadableError
+from connectx.errors.base import ConnectxError
+from connectx.errors.checks import TopicUnreadableError
+from connectx.errors.kafka import TopicMissingError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.kafka.kafka_errors import typed

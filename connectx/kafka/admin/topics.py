@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from connectx.errors import InternalTopicError, TopicMissingError
+from connectx.errors.kafka import InternalTopicError, TopicMissingError
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.kafka.admin.groups import GroupClient, GroupDescription
 from connectx.kafka.kafka_errors import is_permission_error, is_silence

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from connectx.errors import BrokerError, ConnectxError, DiskFullError, PortTakenError
+from connectx.errors.base import ConnectxError
+from connectx.errors.machine import BrokerError, DiskFullError, PortTakenError
 from connectx.extras import require
 from connectx.jvm import archive, jars
 from connectx.jvm.cache import OwnedDir, is_disk_full, require_free, says_disk_full

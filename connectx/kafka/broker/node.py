@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from connectx.errors import BrokerError
+from connectx.errors.machine import BrokerError
 from connectx.jvm import archive
 from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import JavaHome

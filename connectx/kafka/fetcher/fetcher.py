@@ -20,13 +20,8 @@ import pyarrow as pa
 from connectx.core.fetcher import errors
 from connectx.core.fetcher import messages as msg
 from connectx.core.fetcher.fetcher import FetcherCore
-from connectx.errors import (
-    ConnectxError,
-    KafkaLoginError,
-    KafkaPermissionError,
-    KafkaRequestError,
-    OffsetOutOfRangeError,
-)
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaLoginError, KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
 from connectx.kafka.fetcher.chunks import Chunk, take_rows
 from connectx.kafka.fetcher.requests import FetcherRequests, Reply
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, NetTasks, monotonic_ms

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.errors import KafkaRequestError
+from connectx.errors.kafka import KafkaRequestError
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.model.ids import TopicPartition
 

@@ -15,7 +15,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 
 from connectx.core.fetcher import messages as msg
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.fetcher.chunks import Chunk
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
 from connectx.kafka.settings.fetcher_options import FetcherOptions

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from connectx.errors import ConnectxError, ProducerFencedError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import ProducerFencedError
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig
 

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from connectx.errors import ClientClosedError, ConnectxError, MalformedDataError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import ClientClosedError
+from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.model.ids import TopicPartition
 from connectx.model.source_offsets import SourceOffset, SourcePartition

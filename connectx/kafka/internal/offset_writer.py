@@ -13,14 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from connectx.errors import (
-    ConnectxError,
-    InternalTopicError,
-    RecordRefusedError,
-    RecordTooLargeError,
-    RestError,
-    TopicMissingError,
-)
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import InternalTopicError, RecordRefusedError, RecordTooLargeError, TopicMissingError
+from connectx.errors.rest import RestError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import ensure_offsets_topic
 from connectx.kafka.internal.offset_topics import Records, offsets_topic

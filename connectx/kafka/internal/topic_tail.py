@@ -18,7 +18,8 @@ from typing import Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.errors import ClientClosedError, ConnectxError, ReadToEndError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import ClientClosedError, ReadToEndError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.partition_offsets import Offsets
 from connectx.kafka.kafka_errors import worth_knowing

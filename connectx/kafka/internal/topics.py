@@ -28,7 +28,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import START_S, ensure_internal_topics
 from connectx.kafka.internal.config_writer import ConfigProducer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import RecordRefusedError
+from connectx.errors.kafka import RecordRefusedError
 from connectx.kafka.settings.producer_options import ProducerOptions
 from connectx.model.ids import TopicPartition
 

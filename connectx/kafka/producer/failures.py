@@ -14,8 +14,8 @@ import kafka.errors as kafka_errors
 
 from connectx.core.producer import errors
 from connectx.core.producer.messages import BatchResult, Failure
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import (
     ProducerError,
     ProducerFencedError,
     RecordRefusedError,

@@ -21,7 +21,8 @@ from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.producer import ProducerCore
-from connectx.errors import ConnectxError, ProducerError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import ProducerError
 from connectx.kafka.net import KafkaNet, NetTasks, monotonic_ms
 from connectx.kafka.producer.batching import (
     Batcher,

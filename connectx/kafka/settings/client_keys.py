@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from connectx.errors import ClientSettingError
+from connectx.errors.kafka import ClientSettingError
 from connectx.key_stores import KeyStore, read_pkcs12
 
 SECURITY_PREFIXES: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.ca.")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.producer.messages import FOREVER_MS, ProducerSettings
-from connectx.errors import ProducerError
+from connectx.errors.kafka import ProducerError
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OWN_KEYS: Final = frozenset({"max.block.ms", *(f"compression.{name}.level" for name in ("gzip", "lz4", "zstd"))})

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from connectx.errors import ClientSettingError
+from connectx.errors.kafka import ClientSettingError
 
 _KAFKA_PYTHON_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

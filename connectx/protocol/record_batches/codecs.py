@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 
 IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NAMES: Final = {number: name for name, number in IDS.items()}

@@ -15,7 +15,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.protocol.record_batches.codecs import NAMES, decompress
 from connectx.protocol.record_batches.encoding import HEADER_BYTES, HEADERS
 from connectx.protocol.record_batches.varints import read_varints

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.history.clock import system_clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins, worker_config

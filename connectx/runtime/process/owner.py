@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.invariants import BrokenRule, Rule
-from connectx.errors import ConnectxError, WorkerFailedError, WorkerStoppedError
+from connectx.errors.base import ConnectxError
+from connectx.errors.clusters import WorkerFailedError, WorkerStoppedError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.process import ChildProcess, log_tail
 from connectx.model.causes import ThreadEnded

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.topics import describe_group, remove_members
 from connectx.kafka.settings.clients import ClientConfigs, member_prefix
 from connectx.model.causes import ProcessEnded

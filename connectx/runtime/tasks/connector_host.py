@@ -26,7 +26,7 @@ from connectx.core.messages import (
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
 )
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.model.states import TargetState
 from connectx.plugins.api import Connector
 from connectx.plugins.config_providers import ConfigProviders

@@ -20,7 +20,7 @@ from connectx.core.messages import (
     Stimulus,
     StopTask,
 )
-from connectx.errors import PluginNotFoundError
+from connectx.errors.plugins import PluginNotFoundError
 from connectx.model.clock import Clock
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId

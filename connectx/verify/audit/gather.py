@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from connectx.errors import ConnectxError, RestError
+from connectx.errors.base import ConnectxError
+from connectx.errors.rest import RestError
 from connectx.history.folds.snapshot import WorkSnapshot, snapshot
 from connectx.jvm.progress import Progress, silent
 from connectx.kafka.admin.client import Admin

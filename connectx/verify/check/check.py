@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connectx.errors import CheckError
+from connectx.errors.checks import CheckError
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress, shown
 from connectx.kafka.admin.topic_snapshot import take_snapshot

@@ -14,7 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.data.converters import SESSION_SETTINGS
-from connectx.errors import CheckError, ConnectxError, TopicMissingError
+from connectx.errors.base import ConnectxError
+from connectx.errors.checks import CheckError
+from connectx.errors.kafka import TopicMissingError
 from connectx.jvm.progress import Progress, shown
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot

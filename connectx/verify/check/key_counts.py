@@ -16,7 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from connectx.errors import CheckError, ConnectxError
+from connectx.errors.base import ConnectxError
+from connectx.errors.checks import CheckError
 from connectx.extras import require
 from connectx.history.wording import listing
 from connectx.jvm.progress import Progress, silent, step

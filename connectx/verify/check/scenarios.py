@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.history.folds.failovers import failovers
 from connectx.history.folds.rebalances import rebalances
 from connectx.history.folds.runs import RunState, runs

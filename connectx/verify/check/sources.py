@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.data.converters import decode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.transforms.encoding import transform_and_encode
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import CheckError
+from connectx.errors.checks import CheckError
 from connectx.plugins.api import Stored
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import TopicMissingError, WaitTimeoutError
+from connectx.errors.kafka import TopicMissingError
+from connectx.errors.rest import WaitTimeoutError
 from connectx.extras import require
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs

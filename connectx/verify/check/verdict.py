@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from connectx.errors import NotValidError
+from connectx.errors.checks import NotValidError
 from connectx.extras import require
 from connectx.history.render.frame import clock_time
 from connectx.history.wording import listing, plural

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from connectx.errors import ConfigError, ConfigProviderError
+from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.jvm import jars
 from connectx.model.worker_config import SPARK
 from connectx.verify.doctor import machine, notebook, own_kafka, spark_session

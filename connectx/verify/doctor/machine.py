@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from connectx.errors import MissingExtraError
+from connectx.errors.base import MissingExtraError
 from connectx.jvm import jars
 from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import MINIMUM_MAJOR, NOTHING_THERE, JavaHome, look_for_java

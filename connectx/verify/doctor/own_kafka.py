@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from kafka.errors import KafkaError
 
-from connectx.errors import ConfigError, ConfigProviderError, ConnectxError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.kafka.admin.client import Admin, ClusterView
 from connectx.kafka.admin.topics import describe_group
 from connectx.kafka.net import KafkaNet

@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from connectx.errors import SparkMasterError, SparkNotSharedError, SparkSettingError
+from connectx.errors.spark import SparkMasterError, SparkNotSharedError, SparkSettingError
 from connectx.jvm import jars
 from connectx.spark.sessions import active_session, is_connect, url_of
 from connectx.spark.settings import SparkSettings

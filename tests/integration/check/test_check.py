@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors import CheckError, NotValidError, PeekError, TopicMissingError, WaitTimeoutError
+from connectx.errors.checks import CheckError, NotValidError, PeekError
+from connectx.errors.kafka import TopicMissingError
+from connectx.errors.rest import WaitTimeoutError
 from connectx.model.events import EventKind
 from connectx.verify.check.verdict import Anomaly, Verdict
 from tests.support.profiles import JSON, QUICK

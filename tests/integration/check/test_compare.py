@@ -15,7 +15,8 @@ from confluent_kafka import Producer
 from py4j.protocol import Py4JNetworkError
 
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import CheckError, TopicMissingError
+from connectx.errors.checks import CheckError
+from connectx.errors.kafka import TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import connectx as cx
-from connectx.errors import AttachError
+from connectx.errors.clusters import AttachError
 from connectx.model.events import EventKind
 from tests.support.flows import Lines
 from tests.support.waiting import WAIT_S, until

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import connectx as cx
-from connectx.errors import RebalancePendingError
+from connectx.errors.rest import RebalancePendingError
 from connectx.model.events import EventKind
 from tests.support.clusters import events
 from tests.support.flows import Lines

@@ -10,7 +10,7 @@ import pytest
 
 import connectx as cx
 from connectx.api.faults.plan import plan
-from connectx.errors import UnknownWorkerError, WorkerStoppedError
+from connectx.errors.clusters import UnknownWorkerError, WorkerStoppedError
 from connectx.model.events import EventKind
 from tests.support.clusters import MakeCluster, events
 from tests.support.flows import Lines

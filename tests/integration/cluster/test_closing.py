@@ -17,7 +17,10 @@ import psutil
 import pytest
 
 import connectx as cx
-from connectx.errors import ClusterClosedError, ConfigError, GroupInUseError, KafkaUnreachableError, ListenerTakenError
+from connectx.errors.clusters import ClusterClosedError, GroupInUseError
+from connectx.errors.kafka import KafkaUnreachableError
+from connectx.errors.plugins import ConfigError
+from connectx.errors.rest import ListenerTakenError
 from connectx.model.events import EventKind
 from connectx.spark.sessions import SparkProvider
 from tests.support.clusters import MakeCluster, events

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import connectx as cx
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from tests.support.flows import Lines
 from tests.support.records import read_all
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ import pytest
 
 import connectx as cx
 from connectx.api.transfer.exporter import Backup, Exported
-from connectx.errors import ImportIncompleteError, ImportRefusedError
+from connectx.errors.transfer import ImportIncompleteError, ImportRefusedError
 from tests.support.flows import Lines
 from tests.support.waiting import until
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors import ConnectorFailedError, SparkJobError
+from connectx.errors.rest import ConnectorFailedError
+from connectx.errors.spark import SparkJobError
 from connectx.model.causes import AutomaticRestart
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 import connectx as cx
-from connectx.errors import NoGateError, NotEmbeddedError, WorkerStoppedError
+from connectx.errors.clusters import NoGateError, NotEmbeddedError, WorkerStoppedError
 from connectx.model.events import EventKind
 from tests.support.clusters import MakeCluster, events, of_task, owner_of, restore
 from tests.support.flows import Lines

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 import connectx as cx
 from connectx.connectors.jdbc.sink import table_of
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from tests.support.clusters import MakeCluster, owner_of
 from tests.support.profiles import JSON, QUICK
 from tests.support.topics import create_topic

@@ -9,15 +9,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 import connectx as cx
-from connectx.errors import (
-    ConfigRejectedError,
-    ConnectorExistsError,
-    ConnectorNotFoundError,
-    PluginNotFoundError,
-    RestError,
-    TopicNotCreatableError,
-    UnknownWorkerError,
-)
+from connectx.errors.clusters import UnknownWorkerError
+from connectx.errors.kafka import TopicNotCreatableError
+from connectx.errors.plugins import PluginNotFoundError
+from connectx.errors.rest import ConfigRejectedError, ConnectorExistsError, ConnectorNotFoundError, RestError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from connectx.protocol.offsets_topic import encode_offset_key

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from connectx.demo.database import database
 from connectx.demo.flights import COLUMNS, KEY, NULL_TEXT, TABLE, unpack
 from connectx.demo.measures import measure_file, measure_table, measure_topic, query
-from connectx.errors import DemoError
+from connectx.errors.demo import DemoError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 
 ROWS = 3_000

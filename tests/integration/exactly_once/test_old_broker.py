@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors import ProducerFencedError
+from connectx.errors.kafka import ProducerFencedError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.spark.sessions import SparkProvider

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import connectx as cx
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.events import EventKind
 from tests.support.clusters import MakeCluster, config_records, events, owner_of
 from tests.support.flows import Rows

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connectx.errors import BrokerError, DiskFullError, PortTakenError
+from connectx.errors.machine import BrokerError, DiskFullError, PortTakenError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.java import find_java
 from connectx.kafka.broker.embedded import EmbeddedKafka

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from connectx.errors import SparkSettingError, SparkStartError
+from connectx.errors.spark import SparkSettingError, SparkStartError
 from connectx.jvm.java import JavaHome, find_java
 from connectx.spark.launcher import SparkDriver
 from connectx.spark.sessions import SparkProvider, is_connect

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import InternalTopicError, KafkaRequestError, KafkaUnreachableError
+from connectx.errors.kafka import InternalTopicError, KafkaRequestError, KafkaUnreachableError
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.kafka.admin.topics import delete_group_offsets, describe_group, ensure_internal_topics
 from connectx.kafka.broker.embedded import EmbeddedKafka

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from connectx.errors import ClientClosedError, KafkaRequestError
+from connectx.errors.kafka import ClientClosedError, KafkaRequestError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.broker.embedded import EmbeddedKafka

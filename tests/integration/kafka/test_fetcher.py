@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer
 from kafka import TopicPartition as Part
 
-from connectx.errors import KafkaRequestError, OffsetOutOfRangeError
+from connectx.errors.kafka import KafkaRequestError, OffsetOutOfRangeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition

@@ -22,7 +22,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.errors import ClientClosedError, ReadToEndError
+from connectx.errors.kafka import ClientClosedError, ReadToEndError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.config_records import (
     ConnectorConfigRecord,

@@ -9,7 +9,7 @@ import pytest
 
 from connectx.core.group_messages import CoordinatorFound, FindCoordinator
 from connectx.core.messages import ClaimConfigWrites, ConfigWritesClaimed
-from connectx.errors import KafkaLoginError
+from connectx.errors.kafka import KafkaLoginError
 from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.broker.embedded import EmbeddedKafka
 

@@ -18,7 +18,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.errors import ReadToEndError
+from connectx.errors.kafka import ReadToEndError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord
 from connectx.model.ids import TaskId

@@ -20,7 +20,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 import connectx as cx
-from connectx.errors import ClassNotImportableError, SparkNotSharedError
+from connectx.errors.plugins import ClassNotImportableError
+from connectx.errors.spark import SparkNotSharedError
 from connectx.model.events import EventKind
 from connectx.recording.file import read_recordings
 from connectx.recording.replay import first_difference

@@ -20,7 +20,7 @@ import trustme
 
 from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused
-from connectx.errors import RestAuthError, RestError, RestTlsError
+from connectx.errors.rest import RestAuthError, RestError, RestTlsError
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import InternalClient, RestClient

@@ -14,7 +14,8 @@ from connectx.core import verbs
 from connectx.core.messages import Done, Refused, Reply
 from connectx.core.replies import ConnectorInfo, ConnectorState, ConnectorStatus, Expanded, TaskInfo, UsedTopics
 from connectx.core.verbs import Verb
-from connectx.errors import (
+from connectx.errors.clusters import WorkerStoppedError
+from connectx.errors.rest import (
     ConfigRejectedError,
     ConnectorExistsError,
     ConnectorNotFoundError,
@@ -22,7 +23,6 @@ from connectx.errors import (
     RestError,
     SignatureRefusedError,
     WorkerNotReadyError,
-    WorkerStoppedError,
     WorkersUnreachableError,
 )
 from connectx.model.config_records import SessionKeyRecord

@@ -16,7 +16,7 @@ from connectx.cli import app
 from connectx.core import verbs
 from connectx.core.messages import Done
 from connectx.core.replies import Config, ConnectorInfo, ConnectorState, ConnectorStatus, Expanded
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 
 CONFIG: Config = {
     "name": "orders",

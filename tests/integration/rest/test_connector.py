@@ -13,13 +13,8 @@ from connectx.core import verbs
 from connectx.core.messages import Done, Refused, Reply
 from connectx.core.replies import Config, ConnectorInfo, ConnectorState, ConnectorStatus
 from connectx.core.verbs import Verb
-from connectx.errors import (
-    ConfigError,
-    ConfigRejectedError,
-    ConnectorFailedError,
-    ConnectorNotFoundError,
-    WaitTimeoutError,
-)
+from connectx.errors.plugins import ConfigError
+from connectx.errors.rest import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
 from connectx.rest.client import RestClient
 
 Serve = Callable[..., Any]

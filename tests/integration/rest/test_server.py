@@ -16,7 +16,7 @@ from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused
 from connectx.core.replies import ConnectorInfo, ConnectorState, ConnectorStatus
 from connectx.core.verbs import Verb
-from connectx.errors import ListenerError, ListenerTakenError
+from connectx.errors.rest import ListenerError, ListenerTakenError
 from connectx.model.states import ConnectorType, TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.rest.bodies import MAX_BODY_BYTES

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 import connectx as cx
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.verify.audit.findings import Audit

@@ -10,7 +10,7 @@ import pytest
 
 from connectx.connectors.files.stream_sink import FileStreamSink
 from connectx.core.messages import BeginTask, CancelTask, TaskFailed, TaskStateReached, TaskStopped, TopicUsed
-from connectx.errors import DatabaseUnavailableError
+from connectx.errors.databases import DatabaseUnavailableError
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from connectx.errors import DatabasePermissionError, DatabaseUnavailableError, TableMismatchError, TableMissingError
+from connectx.errors.databases import (
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    TableMismatchError,
+    TableMissingError,
+)
 from tests.support.jdbc_sinks import (
     NAME,
     UPSERT,

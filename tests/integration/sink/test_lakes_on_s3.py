@@ -21,7 +21,7 @@ from connectx.connectors.lake.storage import options
 from connectx.connectors.lake.task import LakeSink
 from connectx.connectors.spark_source.delta import DeltaLog
 from connectx.connectors.spark_source.iceberg import IcebergLog
-from connectx.errors import LakeAccessError, LakeError, LakeStorageError, LakeUnavailableError
+from connectx.errors.lakes import LakeAccessError, LakeError, LakeStorageError, LakeUnavailableError
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
 from connectx.spark.sessions import SparkProvider

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink, PostgresSink
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import (
     DatabaseError,
     DatabasePermissionError,
     DatabaseUnavailableError,
-    RecordRejectedError,
     TableMismatchError,
     TableMissingError,
 )
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError, NotStageableError
 from tests.support.jdbc_sinks import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from connectx.errors import OffsetOutOfRangeError
+from connectx.errors.kafka import OffsetOutOfRangeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.fetcher.fetcher import FetchedRecords
 from connectx.kafka.sink_consumer import CommitError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from connectx.core.messages import TaskFailed
-from connectx.errors import SourceFileMissingError
+from connectx.errors.files import SourceFileMissingError
 from connectx.model.events import EventKind
 from tests.support.profiles import JSON, dotted
 from tests.support.task_harness import Place, Task

@@ -13,7 +13,7 @@ import pytest
 import connectx as cx
 from connectx.core import lanes
 from connectx.core.messages import TaskFailed
-from connectx.errors import TableMismatchError, TableMissingError
+from connectx.errors.databases import TableMismatchError, TableMissingError
 from connectx.model.events import EventKind
 from connectx.plugins.bulk_slice import BulkSlice
 from tests.support.clusters import owner_of

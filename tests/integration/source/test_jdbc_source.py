@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import connectx as cx
-from connectx.errors import DatabaseError, DatabasePermissionError, TableMismatchError, TableMissingError
+from connectx.errors.databases import DatabaseError, DatabasePermissionError, TableMismatchError, TableMissingError
 from connectx.plugins.api import RetriableError
 from tests.support.clusters import owner_of
 from tests.support.jdbc import Source, duckdb_file, source_config, sqlite, values_of

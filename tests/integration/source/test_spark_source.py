@@ -17,14 +17,9 @@ import pytest
 import connectx as cx
 from connectx.connectors.spark_source.columns import ColumnReader
 from connectx.connectors.spark_source.files import FileReader
-from connectx.errors import (
-    ConfigError,
-    JdbcDriverError,
-    OffsetColumnError,
-    SourceDirectoryMissingError,
-    SourceFileMissingError,
-    SparkFormatError,
-)
+from connectx.errors.files import SourceDirectoryMissingError, SourceFileMissingError
+from connectx.errors.plugins import ConfigError
+from connectx.errors.spark import JdbcDriverError, OffsetColumnError, SparkFormatError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.worker_config import EMBEDDED_PROFILE

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.errors import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
+from connectx.errors.kafka import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.model.ids import TopicPartition

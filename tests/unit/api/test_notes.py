@@ -9,7 +9,7 @@ import pytest
 
 from connectx.api.connector import Connector
 from connectx.api.notes import Notes
-from connectx.errors import WaitTimeoutError
+from connectx.errors.rest import WaitTimeoutError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from tests.support.histories import transition

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from connectx.api.peek import ERRORS, DeadLetters, Record, Records, newest
-from connectx.errors import PeekError
+from connectx.errors.checks import PeekError
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 
 RECORD = Record("t", 0, 7, 1_700_000_000_000, {"id": 1}, {"name": "a"}, {"trace": "x"}, b'{"id":1}', b'{"name":"a"}')

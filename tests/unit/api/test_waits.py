@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from connectx.api.waits import wait_committed
-from connectx.errors import WaitTimeoutError
+from connectx.errors.rest import WaitTimeoutError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from tests.support.histories import transition

@@ -11,7 +11,7 @@ import pytest
 from connectx.api.fault_origin import caused_by
 from connectx.api.workers import Worker
 from connectx.core.invariants import BrokenRule
-from connectx.errors import NoGateError
+from connectx.errors.clusters import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Direction, Gate
 from connectx.model.causes import FaultOfChaos

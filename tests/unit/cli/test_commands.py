@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import connectx.cli
 from connectx.cli import app
 from connectx.cli.common import At, cluster_command, read_connector
-from connectx.errors import CommandError
+from connectx.errors.rest import CommandError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from tests.support.histories import transition

@@ -10,7 +10,7 @@ import pytest
 import connectx
 from connectx.cli import remedies
 from connectx.cli.remedies import in_terminal
-from connectx.errors import ImportRefusedError
+from connectx.errors.transfer import ImportRefusedError
 from connectx.rest import exchange
 
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in Path(connectx.__file__).parent.rglob("*.py")

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.datasource_sink import DataSourceSink
-from connectx.errors import DataSourceWriteError, RecordRejectedError
+from connectx.errors.plugins import RecordRejectedError
+from connectx.errors.spark import DataSourceWriteError
 from connectx.plugins.api import NotStageableError
 from tests.support.json_lines import ArrowJsonLines, JsonLines, ReadOnly, lines_in, named
 from tests.support.lake import Context, batch, partition, rows

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from connectx.connectors.generator import Generator
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.ids import TaskId
 from tests.support.profiles import dotted
 

@@ -16,7 +16,7 @@ from connectx.connectors.generated_rows import RowSchema, SchemaProblem
 from connectx.connectors.generated_schemas import QUICKSTARTS
 from connectx.connectors.generated_texts import TextPattern
 from connectx.connectors.generator import Generator
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from tests.unit.connectors.test_generator import Context
 
 MANY = np.arange(2_000)

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc, parquet
 
 from connectx.connectors.spark_sinks import FunctionSink, SparkSink, token_of
-from connectx.errors import DataSourceWriteError
+from connectx.errors.spark import DataSourceWriteError
 from connectx.plugins.api import NotStageableError
 from tests.support import functions
 from tests.support.lake import Context, batch, partition, rows

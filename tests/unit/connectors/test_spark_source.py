@@ -14,7 +14,9 @@ import pytest
 from connectx.connectors.spark_source.files import Cut, cuts
 from connectx.connectors.spark_source.source import SparkSource
 from connectx.connectors.spark_source.tables import Part, TableReader, rows_of, skipped
-from connectx.errors import ConfigError, LakeError, MissingExtraError, TableChangedError, TableRewrittenError
+from connectx.errors.base import MissingExtraError
+from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
+from connectx.errors.plugins import ConfigError
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import Slice
 from tests.support.growing_tables import DeltaGrowing, GrowingTable, IcebergGrowing, numbered

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.connect_schema import DEFAULT, SchemaName, default_value, schema_of, type_of
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 ROW = pa.struct([
     pa.field("id", pa.int64(), nullable=False),

@@ -8,7 +8,7 @@ import pytest
 from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import BooleanConverter, IntegerConverter, StringConverter
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 PLAIN = JsonConverter({"schemas.enable": "false"})
 

@@ -29,7 +29,7 @@ from connectx.data.json.converter import JsonConverter
 from connectx.data.json_schema.converter import JsonSchemaConverter
 from connectx.data.protobuf.converter import ProtobufConverter
 from connectx.data.registry.converter import RegistryConverter
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 TOPIC = "shop.public.orders"
 VALUE = SerializationContext(TOPIC, MessageField.VALUE)

@@ -22,7 +22,7 @@ from connectx.data.simple import (
     ShortConverter,
     StringConverter,
 )
-from connectx.errors import ConfigError, ConversionError
+from connectx.errors.plugins import ConfigError, ConversionError
 
 
 def written(values: pa.Array, converter: Converter) -> list[bytes | None]:

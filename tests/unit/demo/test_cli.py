@@ -15,7 +15,8 @@ import connectx
 from connectx.cli import INTERRUPTED, app
 from connectx.demo import flights, job
 from connectx.demo.interrupts import terminable, uninterrupted
-from connectx.errors import DemoError, MissingExtraError
+from connectx.errors.base import MissingExtraError
+from connectx.errors.demo import DemoError
 
 RUNNER = CliRunner()
 

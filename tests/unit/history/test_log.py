@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from connectx.errors import EventLogError, EventTimeoutError
+from connectx.errors.history import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
 from connectx.model.causes import RecordedText

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import DiskFullError, FolderNotOwnedError
+from connectx.errors.machine import DiskFullError, FolderNotOwnedError
 from connectx.jvm.cache import OwnedDir, cache_dir, require_free
 
 

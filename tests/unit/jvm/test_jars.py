@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
+from connectx.errors.machine import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
 from connectx.jvm import jars
 from connectx.jvm.java import find_java
 
@@ -183,7 +183,7 @@ def test_a_full_disk_while_fetching_is_a_typed_error_and_leaves_nothing(
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", url)
     code = (
         "import resource, signal; from connectx.jvm import jars; from connectx.jvm.java import find_java\n"
-        "from connectx.errors import DiskFullError\n"
+        "from connectx.errors.machine import DiskFullError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
         "try: jars.fetch(jars.SPARK_KAFKA, find_java())\n"

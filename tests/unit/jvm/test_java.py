@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import NoJavaError
+from connectx.errors.machine import NoJavaError
 from connectx.jvm.java import find_java, major_of
 
 

@@ -6,13 +6,8 @@ import kafka.errors as kafka_errors
 import pytest
 from confluent_kafka import KafkaError
 
-from connectx.errors import (
-    ConnectxError,
-    KafkaLoginError,
-    KafkaPermissionError,
-    KafkaRequestError,
-    KafkaUnreachableError,
-)
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaLoginError, KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
 from connectx.kafka.kafka_errors import is_silence, typed, typed_reply
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from connectx.core.producer.messages import ProducerState as State
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import (
     ProducerError,
     ProducerFencedError,
     RecordRefusedError,

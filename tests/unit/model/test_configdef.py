@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, Secret
 from connectx.model.validators import (
     at_least,

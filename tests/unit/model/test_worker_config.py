@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.group import ProtocolVersion
 from connectx.model.states import ExactlyOnceSupport
 from connectx.model.worker_config import (

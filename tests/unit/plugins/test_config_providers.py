@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import ConfigError, ConfigProviderError
+from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.config_providers import ConfigProvider, ConfigProviders
 from connectx.plugins.registry import Plugins, worker_config

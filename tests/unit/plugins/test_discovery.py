@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import PluginNotFoundError
+from connectx.errors.plugins import PluginNotFoundError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.discovery import Group, InstalledPlugins
 from connectx.plugins.registry import Plugins, class_name, worker_config

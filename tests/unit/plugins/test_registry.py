@@ -11,7 +11,7 @@ import pytest
 
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import StringConverter
-from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config

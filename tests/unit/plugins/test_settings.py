@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.core.lanes import BulkMode, LaneSettings
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.model.states import TransactionBoundary
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.settings import (

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.plugins.transform_keys import TRANSFORMS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import at_least
 from connectx.model.worker_config import WorkerConfig, embedded_config

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectx.errors import ReplicationMessageError
+from connectx.errors.databases import ReplicationMessageError
 from connectx.protocol import pgoutput
 from connectx.protocol.pgoutput import Messages, Relation, RelationColumn, Texts
 from tests.support.pgoutput import (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.protocol.record_batches import HEADER_BYTES, HEADERS, Compression, decode, encode, finish, prepare, split
 from connectx.protocol.record_batches.varints import read_varints, varint, varints, varints_below
 

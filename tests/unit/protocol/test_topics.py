@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,

@@ -35,7 +35,7 @@ from connectx.core.messages import (
 )
 from connectx.core.requests import RequestHandler
 from connectx.core.worker import WorkerCore
-from connectx.errors import RecordingError
+from connectx.errors.history import RecordingError
 from connectx.model.causes import Cause
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord
 from connectx.model.states import TargetState

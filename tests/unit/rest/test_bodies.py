@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.model.states import TargetState
 from connectx.rest import bodies
 

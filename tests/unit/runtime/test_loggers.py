@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.runtime.loggers import WorkerLoggers
 
 NAMES = ("lg", "lg.a", "lg.a.b", "lgx", "connectx.runtime")

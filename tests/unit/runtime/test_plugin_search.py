@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from connectx.errors import PluginNotFoundError
+from connectx.errors.plugins import PluginNotFoundError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.plugin_search import unknown_here
 

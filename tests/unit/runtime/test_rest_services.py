@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from connectx.errors import RestError
+from connectx.errors.rest import RestError
 from connectx.kafka.group import GroupRequests
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType

@@ -13,7 +13,7 @@ import pytest
 from connectx.core.invariants import BrokenRule, Rule
 from connectx.core.messages import InternalTopicsFailed
 from connectx.core.worker import WorkerCore
-from connectx.errors import WorkerStoppedError
+from connectx.errors.clusters import WorkerStoppedError
 from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.model.events import EventKind, Transition

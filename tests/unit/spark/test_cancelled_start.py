@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import SparkStartError
+from connectx.errors.spark import SparkStartError
 from connectx.spark import sessions
 from connectx.spark.launcher import SparkDriver
 from connectx.spark.sessions import SparkProvider

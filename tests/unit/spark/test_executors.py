@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from connectx.errors import NoExecutorError
+from connectx.errors.spark import NoExecutorError
 from connectx.spark.executors import executors, kill
 
 CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

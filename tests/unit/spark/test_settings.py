@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from connectx.api.cluster import Cluster
-from connectx.errors import SparkMasterError, SparkSettingError
+from connectx.errors.spark import SparkMasterError, SparkSettingError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.spark import sessions
 from connectx.spark.sessions import SparkProvider

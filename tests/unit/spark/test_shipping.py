@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.lake.delta import DeltaSink
-from connectx.errors import ModuleNotShippedError
+from connectx.errors.spark import ModuleNotShippedError
 from connectx.spark import shipping
 from connectx.spark.shipping import archive, modules_of, ship
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from connectx.errors import SparkNotAwaitedError, SparkStartError
+from connectx.errors.spark import SparkNotAwaitedError, SparkStartError
 from connectx.spark.remote import RemoteSpark
 from connectx.spark.sessions import SparkProvider
 from connectx.spark.slices import SparkSessions, TaskSpark

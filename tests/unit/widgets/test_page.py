@@ -13,7 +13,7 @@ import httpx
 import pytest
 from connectx_widgets.page import PanelPage
 
-from connectx.errors import ListenerError
+from connectx.errors.rest import ListenerError
 from tests.unit.widgets.test_panel import Shown
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})

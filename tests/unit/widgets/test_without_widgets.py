@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 import connectx.api.connect_cluster as home
-from connectx.errors import ClusterClosedError
+from connectx.errors.clusters import ClusterClosedError
 from tests.unit.api.test_forms import CARD, StandIn
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

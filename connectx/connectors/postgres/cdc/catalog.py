@@ -21,7 +21,7 @@ from connectx.connectors.postgres.cdc.values import (
     hstore_type,
 )
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
-from connectx.errors import DatabaseError
+from connectx.errors.databases import DatabaseError
 from connectx.protocol.pgoutput import Relation
 
 _FIRST_OWN_OID: Final = 16_384

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from connectx.errors import ReplicationMessageError
+from connectx.errors.databases import ReplicationMessageError
 from connectx.model.source_offsets import SourceOffset
 
 SNAPSHOT: Final = "connectx_snapshot"

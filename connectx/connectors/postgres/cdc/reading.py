@@ -21,7 +21,8 @@ from connectx.connectors.postgres.cdc.positions import Position
 from connectx.connectors.postgres.cdc.replication import ReplicationStream
 from connectx.connectors.postgres.cdc.stream import Decoder, Transactions
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import ConnectxError, DatabaseUnavailableError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import DatabaseUnavailableError
 from connectx.protocol import walsender
 from connectx.protocol.pgoutput import Messages
 

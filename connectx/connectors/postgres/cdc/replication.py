@@ -16,7 +16,8 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectx.connectors.postgres.session import connect_error, identifier, literal, shown_place, typed_error
-from connectx.errors import ConnectxError, DatabaseError, DatabasePermissionError, DatabaseUnavailableError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import DatabaseError, DatabasePermissionError, DatabaseUnavailableError
 from connectx.extras import require
 from connectx.protocol import walsender
 from connectx.protocol.pgoutput import COMMIT

@@ -10,7 +10,7 @@ from typing import Final
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, Slot
 from connectx.connectors.postgres.cdc.positions import Position
-from connectx.errors import DatabaseError, ReplicationSlotMismatchError, ReplicationSlotMissingError
+from connectx.errors.databases import DatabaseError, ReplicationSlotMismatchError, ReplicationSlotMissingError
 from connectx.model.source_offsets import SourceOffset
 
 log = logging.getLogger(__name__)

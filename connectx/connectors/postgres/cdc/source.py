@@ -25,7 +25,7 @@ from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.stream import after_wal
 from connectx.connectors.postgres.cdc.values import Modes
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import DatabaseUnavailableError, ReplicationSlotMismatchError
+from connectx.errors.databases import DatabaseUnavailableError, ReplicationSlotMismatchError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Held, RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
 from connectx.version import VERSION

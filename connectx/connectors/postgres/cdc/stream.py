@@ -25,7 +25,7 @@ from connectx.connectors.postgres.cdc.events import (
     TableShape,
 )
 from connectx.connectors.postgres.cdc.positions import Position
-from connectx.errors import ReplicationMessageError
+from connectx.errors.databases import ReplicationMessageError
 from connectx.protocol import pgoutput
 from connectx.protocol.pgoutput import Begins, Commits, Messages, Relation, Rows, Texts
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
-from connectx.errors import ReplicationMessageError, TableMismatchError
+from connectx.errors.databases import ReplicationMessageError, TableMismatchError
 
 Convert: TypeAlias = "Callable[[pa.StringArray], pa.Array]"
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from connectx.data.headers import HEADERS
-from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreatableError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaUnreachableError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig

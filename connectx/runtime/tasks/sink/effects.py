@@ -13,7 +13,7 @@ from typing import assert_never
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import named
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.cause_text import cause_text

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence, Set
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.errors import ConnectxError, RecordConversionError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import RecordConversionError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import SinkTask
 from connectx.runtime.tasks.record_errors import RecordErrors, log_text

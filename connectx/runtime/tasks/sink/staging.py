@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.frames import in_schema
-from connectx.errors import ConnectxError, RecordConversionError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import RecordConversionError
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TaskId, TopicPartition

@@ -31,7 +31,7 @@ from connectx.core.source.messages import (
     SourceStimulus,
     Waiting,
 )
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.plugins.api import RetriableError, Slice
 from connectx.plugins.bulk_slice import BulkSlice

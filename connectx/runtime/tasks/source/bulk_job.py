@@ -24,7 +24,8 @@ import pyarrow as pa
 from connectx.core.producer.messages import Loan
 from connectx.data.frames import named_rows
 from connectx.data.transforms.encoding import transform_and_encode
-from connectx.errors import ConnectxError, TransformError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import TransformError
 from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.reachability import connection_obstacle

@@ -55,14 +55,8 @@ from connectx.core.source.messages import (
     WriteOffsets,
 )
 from connectx.data.converters import SESSION_SETTINGS
-from connectx.errors import (
-    ConversionError,
-    ProducerFencedError,
-    RecordRefusedError,
-    RecordTooLargeError,
-    TransactionExpiredError,
-    TransformError,
-)
+from connectx.errors.kafka import ProducerFencedError, RecordRefusedError, RecordTooLargeError, TransactionExpiredError
+from connectx.errors.plugins import ConversionError, TransformError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.internal.offset_topics import OffsetCopier
 from connectx.kafka.producer.producer import KafkaProducer

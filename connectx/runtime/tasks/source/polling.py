@@ -29,7 +29,7 @@ from connectx.core.source.messages import (
 )
 from connectx.data.frames import in_arrow
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
-from connectx.errors import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
+from connectx.errors.plugins import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import RetriableError, Slice
 from connectx.runtime.tasks.connector_host import trace_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from connectx.core.messages import PrepareTask, TaskProducerReady
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import ProducerReady, SourceAction, SourceStimulus
-from connectx.errors import ProducerFencedError
+from connectx.errors.kafka import ProducerFencedError
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import plugins_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled

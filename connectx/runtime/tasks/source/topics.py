@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError
 
-from connectx.errors import ConnectxError, KafkaUnreachableError, OwnOffsetsTopicError, TopicNotCreatableError
+from connectx.errors.base import ConnectxError
+from connectx.errors.kafka import KafkaUnreachableError, OwnOffsetsTopicError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.plugins.settings import SourceSettings
 

@@ -18,7 +18,7 @@ import connectx as cx
 from connectx.connectors.postgres.cdc.catalog import Catalog, as_lsn
 from connectx.connectors.postgres.cdc.positions import SNAPSHOT
 from connectx.connectors.postgres.cdc.replication import ReplicationStream
-from connectx.errors import (
+from connectx.errors.databases import (
     DatabaseError,
     DatabasePermissionError,
     DatabaseUnavailableError,

@@ -12,7 +12,7 @@ import connectx as cx
 from connectx.connectors.postgres.cdc import reading
 from connectx.connectors.postgres.cdc.backlog import ReadAhead, Reading
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import ConnectxError
+from connectx.errors.base import ConnectxError
 from connectx.plugins.api import RetriableError
 from tests.support.cdc import Capture, Captured, rows_of
 from tests.support.clusters import owner_of

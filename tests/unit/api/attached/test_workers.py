@@ -6,7 +6,7 @@ import pytest
 
 from connectx.api.attached.observation import ObservedWorker, Picture
 from connectx.api.attached.workers import AttachedWorkers
-from connectx.errors import UnknownWorkerError
+from connectx.errors.clusters import UnknownWorkerError
 from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.group import WorkSet
 

@@ -9,7 +9,7 @@ import pytest
 
 from connectx.api.fault_origin import caused_by, injected
 from connectx.api.faults.agenda import Agenda
-from connectx.errors import ClusterClosedError, UnknownWorkerError
+from connectx.errors.clusters import ClusterClosedError, UnknownWorkerError
 from connectx.history.log import EventLog
 from connectx.model.causes import FaultOfChaos
 from connectx.model.events import EventKind

@@ -11,7 +11,7 @@ import pytest
 
 from connectx.api.faults.chaos import chosen_kinds
 from connectx.api.faults.plan import DIRECTIONS, KINDS, PlannedFault, plan
-from connectx.errors import NoGateError
+from connectx.errors.clusters import NoGateError
 
 FAULTS = 72
 

@@ -11,7 +11,7 @@ import pytest
 
 from connectx.api.transfer.exporter import Backup, Exported, hidden_values
 from connectx.api.transfer.importer import _changes, _with_secrets, import_from
-from connectx.errors import BackupFileError, ImportRefusedError
+from connectx.errors.transfer import BackupFileError, ImportRefusedError
 from connectx.rest.client import RestClient
 
 ENTRY: dict[str, Any] = {"name": "a", "type": "source", "state": "running", "config": {"topic": "t"}, "masked": [],

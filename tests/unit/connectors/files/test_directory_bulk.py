@@ -15,7 +15,7 @@ import pytest
 
 from connectx.connectors.files import bulk, ranges
 from connectx.connectors.files.readers import FileReader
-from connectx.errors import SourceFileShrunkError, SourceFileUnreadableError, SourceFileValueError
+from connectx.errors.files import SourceFileShrunkError, SourceFileUnreadableError, SourceFileValueError
 from tests.support.directories import NO_SPARK, Source, both, rows_of, write
 
 ROWS = [{"id": number, "name": f"row {number} ü", "more": None if number % 3 else number / 4} for number in range(500)]

@@ -23,7 +23,7 @@ import pytest
 
 from connectx.connectors.files.directory import DirectorySource
 from connectx.connectors.files.readers import FileReader
-from connectx.errors import (
+from connectx.errors.files import (
     SourceDirectoryMissingError,
     SourceFileColumnError,
     SourceFileShrunkError,

@@ -8,7 +8,7 @@ import pytest
 
 from connectx.connectors.files.following import SourceFile
 from connectx.connectors.files.stream_source import FileStreamSource, lines_of
-from connectx.errors import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
+from connectx.errors.files import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
 
 
 def written(tmp_path: Path, content: bytes) -> SourceFile:

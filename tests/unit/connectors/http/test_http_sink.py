@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.http.sink import HttpSink
-from connectx.errors import ConfigError, HttpError, HttpUnavailableError, RecordRejectedError
+from connectx.errors.http import HttpError, HttpUnavailableError
+from connectx.errors.plugins import ConfigError, RecordRejectedError
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.api import SinkBatch, SinkTask
 from connectx.plugins.registry import Plugins

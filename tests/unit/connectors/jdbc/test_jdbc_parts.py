@@ -15,7 +15,7 @@ from connectx.connectors.jdbc.parts import Part, PartReader, divided
 from connectx.connectors.jdbc.reading import Reading
 from connectx.connectors.jdbc.source import JdbcSource
 from connectx.connectors.jdbc.tables import TableName
-from connectx.errors import TableMismatchError
+from connectx.errors.databases import TableMismatchError
 from tests.support.jdbc import Context, source_config, sqlite
 
 MANY = 1_000_000_000

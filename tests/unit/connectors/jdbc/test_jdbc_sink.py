@@ -12,7 +12,7 @@ import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink
 from connectx.connectors.jdbc.source import JdbcSource
-from connectx.errors import DatabaseError, DatabaseUnavailableError
+from connectx.errors.databases import DatabaseError, DatabaseUnavailableError
 from tests.support.jdbc_sinks import Contract, Place, flights
 
 pytestmark = pytest.mark.rule("always.8")

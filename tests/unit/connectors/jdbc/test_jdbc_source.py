@@ -16,7 +16,7 @@ from connectx.data.avro.converter import AvroConverter
 from connectx.data.connect_schema import SchemaName
 from connectx.data.converters import encode
 from connectx.data.simple import StringConverter
-from connectx.errors import DatabaseError, TableMismatchError, TableMissingError
+from connectx.errors.databases import DatabaseError, TableMismatchError, TableMissingError
 from connectx.plugins.api import RetriableError
 from tests.support.jdbc import Boundaries, Context, Source, source_config, sqlite, values_of
 from tests.support.waiting import until

@@ -16,7 +16,7 @@ from connectx.connectors.jdbc.mysql_session import mysql_error, named
 from connectx.connectors.jdbc.pages import Page
 from connectx.connectors.jdbc.source import JdbcSource
 from connectx.connectors.jdbc.tables import ColumnMapping, Selection, TableName, groups
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.protocol.offsets_topic import encode_offset_key
 from tests.support.jdbc import source_config
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.lake.task import LakeTask
-from connectx.errors import LakeUnavailableError, RecordRejectedError, TableMismatchError
+from connectx.errors.databases import TableMismatchError
+from connectx.errors.lakes import LakeUnavailableError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.plugins.api import SinkBatch
 from tests.support.lake import Context, Lake, batch, partition, refusal, rows, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables

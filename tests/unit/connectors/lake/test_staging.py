@@ -13,7 +13,7 @@ import pytest
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
-from connectx.errors import RecordRejectedError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
 from tests.support.lake import Context, Lake, batch, delta_files, partition, rows, write

@@ -10,8 +10,8 @@ from connectx.connectors.lake.delta import DeltaLakeTable, DeltaSink, check_log
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.storage import storage_errors, store_of
 from connectx.connectors.lake.task import LakeSink
-from connectx.errors import (
-    ConnectxError,
+from connectx.errors.base import ConnectxError
+from connectx.errors.lakes import (
     LakeAccessError,
     LakeError,
     LakeNotExclusiveError,

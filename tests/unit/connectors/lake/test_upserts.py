@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
-from connectx.errors import RecordRejectedError, TableMismatchError
+from connectx.errors.databases import TableMismatchError
+from connectx.errors.plugins import RecordRejectedError
 from connectx.plugins.api import SinkBatch
 from tests.support.lake import Context, Lake, batch, delta_files, partition, refusal, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables

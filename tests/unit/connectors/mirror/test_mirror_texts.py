@@ -14,7 +14,7 @@ from connectx.connectors.mirror.clients import client_config
 from connectx.connectors.mirror.config import CONFIG, SOURCE_ADMIN, SOURCE_READER, Naming, source_partition
 from connectx.connectors.mirror.groups import translated
 from connectx.connectors.mirror.source import MirrorSource, _with_offset_header
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.model.ids import TopicPartition
 from connectx.plugins.registry import Plugins

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from connectx.connectors.postgres.cdc.backlog import LARGE_BYTES, ReadAhead, next_most
 from connectx.connectors.postgres.cdc.catalog import copies_of
 from connectx.connectors.postgres.session import PostgresSession
-from connectx.errors import DatabaseUnavailableError
+from connectx.errors.databases import DatabaseUnavailableError
 from tests.support.pgoutput import Begin, Commit, encoded
 from tests.support.waiting import until
 

@@ -8,7 +8,7 @@ from connectx.connectors.postgres.cdc.catalog import TableFilter
 from connectx.connectors.postgres.cdc.columns import ColumnFilter
 from connectx.connectors.postgres.cdc.config import CONFIG, uri
 from connectx.connectors.postgres.cdc.source import PostgresCdcSource
-from connectx.errors import ConfigError
+from connectx.errors.plugins import ConfigError
 from connectx.plugins.registry import Plugins
 
 GIVEN = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectx.connectors.postgres.cdc.positions import KeyRange, Position, Resumed, SnapshotState, Visible, check_offset
-from connectx.errors import ReplicationMessageError
+from connectx.errors.databases import ReplicationMessageError
 
 LSNS = st.integers(1, 2**62)
 TEXTS = st.text(max_size=10)

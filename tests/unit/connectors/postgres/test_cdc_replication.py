@@ -6,7 +6,8 @@ import pytest
 
 from connectx.connectors.postgres.cdc.config import CONNECTION_KEYS
 from connectx.connectors.postgres.cdc.replication import refused_connection
-from connectx.errors import ConnectxError, DatabaseError, DatabasePermissionError, DatabaseUnavailableError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import DatabaseError, DatabasePermissionError, DatabaseUnavailableError
 
 URI = "postgresql:///shop?host=db&port=5432&user=u&password=geheim"
 

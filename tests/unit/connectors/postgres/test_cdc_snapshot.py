@@ -14,7 +14,7 @@ from connectx.connectors.postgres.cdc.events import Changes, Column, TableShape
 from connectx.connectors.postgres.cdc.positions import KeyRange, Position, SnapshotState, Visible
 from connectx.connectors.postgres.cdc.snapshot import Snapshot
 from connectx.connectors.postgres.cdc.values import Modes, column_type
-from connectx.errors import DatabaseUnavailableError
+from connectx.errors.databases import DatabaseUnavailableError
 from tests.support.waiting import until
 
 INT4 = 23

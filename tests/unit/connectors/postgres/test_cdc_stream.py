@@ -14,7 +14,7 @@ from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, 
 from connectx.connectors.postgres.cdc.stream import Decoder, Transactions, after_wal
 from connectx.connectors.postgres.cdc.values import Modes, column_type
 from connectx.data.connect_schema import SchemaName, schema_of
-from connectx.errors import ReplicationMessageError
+from connectx.errors.databases import ReplicationMessageError
 from connectx.protocol.pgoutput import Relation
 from tests.support.pgoutput import (
     UNCHANGED,

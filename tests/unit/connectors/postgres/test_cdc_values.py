@@ -12,7 +12,7 @@ import pytest
 
 from connectx.connectors.postgres.cdc.values import Modes, array_type, column_type, enum_type, hstore_type
 from connectx.data.connect_schema import schema_of
-from connectx.errors import ReplicationMessageError, TableMismatchError
+from connectx.errors.databases import ReplicationMessageError, TableMismatchError
 
 DAY_US = 86_400_000_000
 

@@ -11,7 +11,12 @@ from connectx.connectors.jdbc.postgres_target import PostgresTarget
 from connectx.connectors.jdbc.target import TargetSettings, split_name
 from connectx.connectors.postgres.session import connect_error, identifier, libpq_uri, literal, shown_place, typed_error
 from connectx.connectors.postgres.types import arrow_type
-from connectx.errors import DatabaseError, DatabasePermissionError, DatabaseUnavailableError, TableMismatchError
+from connectx.errors.databases import (
+    DatabaseError,
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    TableMismatchError,
+)
 
 URI = "postgresql://u:secret@db.example:5432/flights"
 SERVER = 'IO: [libpq] Failed to connect: connection to server at "db.example" (10.0.0.1), port 5432 failed: '

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from connectx.data.avro.codec import AvroCodec
 from connectx.data.avro.schemas import schema_of
 from connectx.data.avro.types import parse
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

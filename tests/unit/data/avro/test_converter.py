@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from connectx.data.avro.converter import AvroConverter
 from connectx.data.converters import decode, encode, encode_readable
 from connectx.data.simple import StringConverter
-from connectx.errors import (
+from connectx.errors.plugins import (
     ConfigError,
     ConversionError,
     RegistryUnavailableError,

@@ -8,7 +8,7 @@ import pytest
 from connectx.data.avro.schemas import schema_of, scrubbed
 from connectx.data.avro.types import parse, value_type
 from connectx.data.connect_schema import DEFAULT, SchemaName
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 DATA = "org.apache.kafka.connect.data."
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.avro.types import parse, value_type
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 UTC_US = pa.timestamp("us", "UTC")
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.json.converter import JsonConverter
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 
 
 def read(*documents: bytes | None) -> tuple[Any, list[str | None], pa.DataType]:

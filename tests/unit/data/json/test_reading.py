@@ -16,7 +16,7 @@ import pytest
 from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json.envelopes import NO_ENVELOPE
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS, envelope
 
 

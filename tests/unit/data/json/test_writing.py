@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from connectx.data.converters import encode
 from connectx.data.json.converter import JsonConverter
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS
 
 

@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from connectx.data.connect_schema import DEFAULT
 from connectx.data.converter import Decoded
 from connectx.data.json_schema.converter import JsonSchemaConverter
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 

@@ -20,7 +20,7 @@ from connectx.data.converter import Decoded
 from connectx.data.protobuf.converter import ProtobufConverter
 from connectx.data.protobuf.files import encoded, file_of
 from connectx.data.protobuf.pools import descriptor_of
-from connectx.errors import ConversionError
+from connectx.errors.plugins import ConversionError
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 

@@ -12,7 +12,7 @@ from connectx.data.transforms.api import Predicate, Transform
 from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
 from connectx.data.transforms.provided import PACKAGE, PREDICATES, TRANSFORMS
-from connectx.errors import TransformError
+from connectx.errors.plugins import TransformError
 from tests.support.profiles import dotted
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import EventLogError
+from connectx.errors.history import EventLogError
 from connectx.history.render.figure import timeline_figure
 from connectx.history.render.report import Table, Verdict, rebalance_table, report_page, write_report
 from tests.support.histories import History, crowded, kill_of_source

@@ -15,7 +15,7 @@ from tests.support.histories import START_MS, History, kill_of_source, pause_wit
 PYTHON_TRACE = """Traceback (most recent call last):
   File "a.py", line 3, in put
     write(rows)
-connectx.errors.TableMismatchError: No column x.
+connectx.errors.databases.TableMismatchError: No column x.
 """
 
 
@@ -287,7 +287,7 @@ def test_another_leader() -> None:
     [
         ("\n  ValueError: no such column.\n  at poll", "ValueError: no such column"),
         ("", "no reason was given"),
-        (PYTHON_TRACE, "connectx.errors.TableMismatchError: No column x"),
+        (PYTHON_TRACE, "connectx.errors.databases.TableMismatchError: No column x"),
     ],
 )
 def test_a_failed_task_says_why(trace: str, why: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ClientClosedError
+from connectx.errors.kafka import ClientClosedError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.settings.client_config import ClientConfig
 

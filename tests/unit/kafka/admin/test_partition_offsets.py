@@ -10,7 +10,7 @@ import pytest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from connectx.errors import ClientClosedError, KafkaRequestError, KafkaUnreachableError
+from connectx.errors.kafka import ClientClosedError, KafkaRequestError, KafkaUnreachableError
 from connectx.kafka.admin.partition_offsets import EARLIEST, LATEST, Offsets, OffsetsClient
 from connectx.model.ids import TopicPartition
 from tests.support.waiting import until

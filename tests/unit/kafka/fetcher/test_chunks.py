@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectx.errors import MalformedDataError
+from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.fetcher.chunks import SCHEMA, Chunk, take_rows
 from connectx.model.ids import TopicPartition
 from connectx.protocol.record_batches import Compression, encode, finish, prepare

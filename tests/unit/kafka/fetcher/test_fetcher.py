@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import KafkaLoginError
+from connectx.errors.kafka import KafkaLoginError
 from connectx.kafka.fetcher.fetcher import RecordFetcher
 from connectx.model.ids import TopicPartition
 from tests.support.waiting import until

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ProducerError, RecordRefusedError, RestError
+from connectx.errors.kafka import ProducerError, RecordRefusedError
+from connectx.errors.rest import RestError
 from connectx.kafka.internal.offset_writer import _NoAnswerError, _write_in_transaction
 
 REFUSED = RecordRefusedError("Kafka refused a record for topic t: TOPIC_AUTHORIZATION_FAILED.")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.errors import ReadToEndError
+from connectx.errors.kafka import ReadToEndError
 from connectx.kafka.internal import topic_tail
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.client_config import ClientConfig

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.errors import ClientSettingError
+from connectx.errors.kafka import ClientSettingError
 from connectx.kafka.settings.client_keys import Layer, to_librdkafka
 
 JAAS = "org.apache.kafka.common.security"

@@ -6,7 +6,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from connectx.errors import ClientSettingError
+from connectx.errors.kafka import ClientSettingError
 from connectx.kafka.settings.security import for_java, for_kafka_python
 
 

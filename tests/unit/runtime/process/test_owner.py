@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import WorkerStoppedError
+from connectx.errors.clusters import WorkerStoppedError
 from connectx.jvm.process import ChildProcess
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, embedded_config

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from connectx.errors import RecordRefusedError
+from connectx.errors.kafka import RecordRefusedError
 from connectx.history.clock import system_clock
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.model.ids import TaskId, TopicPartition

@@ -24,7 +24,8 @@ from connectx.data.registry.converter import RegistryConverter
 from connectx.data.transforms.chain import Chain
 from connectx.data.transforms.encoding import Encoded, transform_and_encode
 from connectx.data.transforms.provided import PACKAGE, PREDICATES, TRANSFORMS
-from connectx.errors import ConnectxError, ConversionError
+from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import ConversionError
 from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, rows_by_topic
 from connectx.kafka.settings.producer_options import producer_options
 from connectx.plugins.registry import Plugins

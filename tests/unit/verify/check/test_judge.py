@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ConfigError, NotValidError
+from connectx.errors.checks import NotValidError
+from connectx.errors.plugins import ConfigError
 from connectx.model.events import EventKind
 from connectx.verify.check.attribution import Attribution
 from connectx.verify.check.comparison import Comparison

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectx.errors import CheckError
+from connectx.errors.checks import CheckError
 from connectx.plugins.api import Stored
 from connectx.verify.check.targets import target_of
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import ConfigError, KafkaLoginError
+from connectx.errors.kafka import KafkaLoginError
+from connectx.errors.plugins import ConfigError
 from connectx.kafka.admin.client import ClusterView
 from connectx.verify.doctor import own_kafka
 from connectx.verify.doctor.own_kafka import KafkaProbe, judge_exactly_once, judge_group, judge_reach, judge_topics
