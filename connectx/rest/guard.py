@@ -25,8 +25,6 @@ NO_LOGIN: Final = "This worker answers only requests with a valid login"
 _BUSY: Final = "This worker answers as many requests as it may at the same time; try again"
 _FOREIGN: Final = "This worker answers only requests that are made to its own address"
 _PUBLIC: Final = ("/health",)
-_UNKNOWN_SHARE: Final = 4
-"""Inverse share of request slots for signed requests without a login, which any client can send."""
 
 
 @dataclass(slots=True)
@@ -47,7 +45,6 @@ class Guard:
     credentials: Credentials | None
     max_requests: int
     under_way: int = 0
-    unknown_under_way: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
@@ -60,20 +57,14 @@ class Guard:
             await error_response(401, NO_LOGIN, self.credentials.challenge)(scope, receive, send)
         elif is_public:
             await self.app(scope, receive, send)
-        elif not self._has_room(unknown := int(scope[UNKNOWN_SENDER])):
+        elif self.under_way >= self.max_requests:
             await error_response(503, _BUSY, {"retry-after": "1"})(scope, receive, send)
         else:
             self.under_way += 1
-            self.unknown_under_way += unknown
             try:
                 await self.app(scope, receive, send)
             finally:
                 self.under_way -= 1
-                self.unknown_under_way -= unknown
-
-    def _has_room(self, unknown: int) -> bool:
-        share = max(1, self.max_requests // _UNKNOWN_SHARE)
-        return self.under_way < self.max_requests and self.unknown_under_way + unknown <= share
 
     def _is_foreign(self, request: Request) -> bool:
         """True for what a page of another site makes a browser send (also through DNS rebinding)."""

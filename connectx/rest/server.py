@@ -26,7 +26,6 @@ from connectx.errors.rest import ListenerError, ListenerTakenError
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.admin import AdminResources
 from connectx.rest.app import create_app
-from connectx.rest.connection import Connection
 from connectx.rest.credentials import Credentials
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.guard import Guard
@@ -43,6 +42,7 @@ __all__ = ["Ask", "Limits", "OffsetEntry", "QuietServer", "RestServer", "Service
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
 _KEEP_ALIVE_S = 75
+_MAX_HEAD_BYTES = 64 * 1024
 _THREADS = 32
 """Made as they are needed: validations that wait for a database must not hold up what others ask."""
 
@@ -226,7 +226,7 @@ class QuietServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http=Connection,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
@@ -236,6 +236,7 @@ class QuietServer(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         )
         config.load()
         config.ssl = context
@@ -280,8 +281,11 @@ def _listen_all(listeners: list[str]) -> list[socket.socket]:
     return sockets
 
 
-def listen(listener: str) -> socket.socket:
+def listen(listener: str, *, unread_s: float = _KEEP_ALIVE_S) -> socket.socket:
     """A listening socket for a URL of `listeners`.
+
+    On Linux its connections close if a client has read nothing of a response for `unread_s` (TCP_USER_TIMEOUT, which
+    accepted sockets inherit).
 
     Raises:
         ListenerError: no address of this machine.
@@ -299,6 +303,8 @@ def listen(listener: str) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(unread_s * 1000))
         listening.bind(address)
         listening.listen(128)
     except OSError as error:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from connectx.rest.credentials import Credentials
 from connectx.rest.guard import Guard
 
 
@@ -64,26 +62,3 @@ def test_requests_for_health_take_no_place_of_others() -> None:
         return status
 
     assert asyncio.run(scenario()) == 200
-
-
-def test_requests_with_a_signature_and_no_login_cannot_take_the_places_of_all_others(tmp_path: Path) -> None:
-    (tmp_path / "bearer").write_text("t0k3n")
-    signed, login = {"x-connect-authorization": "c2ln"}, {"authorization": "Bearer t0k3n"}
-
-    async def scenario() -> list[int]:
-        held, begun = asyncio.Event(), asyncio.Event()
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            if not begun.is_set():
-                begun.set()
-                await held.wait()
-            await ok(scope, receive, send)
-
-        guard = Guard(app, None, (), Credentials(None, str(tmp_path / "bearer")), max_requests=4)
-        fence = asyncio.create_task(answered(guard, "/connectors/f1/fence", "PUT", **signed))
-        await begun.wait()
-        statuses = [await answered(guard, "/connectors/f1/fence", "PUT", **signed), await answered(guard, **login)]
-        held.set()
-        return [*statuses, await fence, await answered(guard, "/connectors/f1/fence", "PUT", **signed)]
-
-    assert asyncio.run(scenario()) == [503, 200, 200, 200]
