@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 
 _JAVA_FILE: Final = "org.apache.kafka.connect.file."
 _PROVIDED: Final[Mapping[str, str]] = {
-    "DataSourceSink": "connectx.connectors.datasource_sink:DataSourceSink",
-    "DataSourceSource": "connectx.connectors.datasource:DataSourceSource",
+    "DataSourceSink": "connectx.connectors.spark.datasource_sink:DataSourceSink",
+    "DataSourceSource": "connectx.connectors.spark.datasource:DataSourceSource",
     "DeltaSink": "connectx.connectors.lake.delta:DeltaSink",
     "DirectorySource": "connectx.connectors.files.directory:DirectorySource",
     "FileSource": "connectx.connectors.files.source:FileSource",
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
-    "FunctionSink": "connectx.connectors.spark_sinks:FunctionSink",
-    "Generator": "connectx.connectors.generator:Generator",
+    "FunctionSink": "connectx.connectors.spark.sinks:FunctionSink",
+    "Generator": "connectx.connectors.generator.source:Generator",
     "HttpSink": "connectx.connectors.http.sink:HttpSink",
     "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
     "JdbcSink": "connectx.connectors.jdbc.sink:JdbcSink",
     "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
     "MirrorSource": "connectx.connectors.mirror.source:MirrorSource",
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
-    "PostgresCdcSource": "connectx.connectors.postgres.cdc.source:PostgresCdcSource",
+    "PostgresCdcSource": "connectx.connectors.cdc.source:PostgresCdcSource",
     "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
-    "SparkSink": "connectx.connectors.spark_sinks:SparkSink",
-    "SparkSource": "connectx.connectors.spark_source.source:SparkSource",
+    "SparkSink": "connectx.connectors.spark.sinks:SparkSink",
+    "SparkSource": "connectx.connectors.spark.source:SparkSource",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
-from connectx.connectors.postgres.cdc.reading import SlotReader
-from connectx.connectors.postgres.cdc.source import PostgresCdcSource
+from connectx.connectors.cdc.reading import SlotReader
+from connectx.connectors.cdc.source import PostgresCdcSource
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Slice

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from connectx.connectors.postgres.cdc.backlog import messages_of
+from connectx.connectors.cdc.backlog import messages_of
 from connectx.protocol.pgoutput import POSTGRES_EPOCH_US, Messages, Relation, RelationColumn
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.connectors.postgres.session import PostgresSession
+from connectx.connectors.shared.postgres import PostgresSession
 from connectx.errors.databases import DatabaseError
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.views import masked, masked_text

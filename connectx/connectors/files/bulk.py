@@ -26,7 +26,7 @@ from connectx.connectors.files.readers import (
     is_compressed,
     rows_after,
 )
-from connectx.connectors.keyed import valued_table
+from connectx.connectors.shared.keyed import valued_table
 from connectx.errors.files import SourceFileError, SourceFileUnreadableError
 
 if TYPE_CHECKING:

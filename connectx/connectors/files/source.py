@@ -18,11 +18,11 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from connectx.connectors.files.following import Lines, SourceFile
-from connectx.connectors.files.formats import LINE, LineFormat, infer_schema
 from connectx.connectors.files.quoted import last_record_end, records_of
 from connectx.connectors.files.ranges import lines_between, ranges_of
 from connectx.connectors.files.rotation import followed, with_rotation
 from connectx.connectors.files.stream_source import lines_of
+from connectx.connectors.shared.formats import LINE, LineFormat, infer_schema
 from connectx.errors.files import MalformedLineError, SourceFileMissingError
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.tables import Column, TableName
-from connectx.connectors.sql import identifier
+from connectx.connectors.shared.sql import identifier
 from connectx.errors.databases import TableMismatchError
 
 if TYPE_CHECKING:

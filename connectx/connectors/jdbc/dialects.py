@@ -72,19 +72,19 @@ def open_database(settings: DatabaseSettings) -> Database:
     require_driver(settings.uri, "A database")
     match dialect_of(settings.uri):
         case "sqlite":
-            from connectx.connectors.jdbc.sqlite import SqliteDatabase
+            from connectx.connectors.jdbc.sqlite.database import SqliteDatabase
 
             return SqliteDatabase(settings)
         case "duckdb":
-            from connectx.connectors.jdbc.duckdb import DuckDatabase
+            from connectx.connectors.jdbc.duckdb.database import DuckDatabase
 
             return DuckDatabase(settings)
         case "mysql":
-            from connectx.connectors.jdbc.mysql import MySqlDatabase
+            from connectx.connectors.jdbc.mysql.database import MySqlDatabase
 
             return MySqlDatabase(settings)
         case _:  # postgres
-            from connectx.connectors.jdbc.postgres import PostgresDatabase
+            from connectx.connectors.jdbc.postgres.database import PostgresDatabase
 
             return PostgresDatabase(settings)
 
@@ -100,18 +100,18 @@ def open_target(settings: TargetSettings) -> Target:
     require_driver(uri, "A database")
     match dialect_of(uri):
         case "sqlite":
-            from connectx.connectors.jdbc.sqlite_target import SqliteTarget
+            from connectx.connectors.jdbc.sqlite.target import SqliteTarget
 
             return SqliteTarget(settings)
         case "duckdb":
-            from connectx.connectors.jdbc.duckdb_target import DuckTarget
+            from connectx.connectors.jdbc.duckdb.target import DuckTarget
 
             return DuckTarget(settings)
         case "mysql":
-            from connectx.connectors.jdbc.mysql_target import MySqlTarget
+            from connectx.connectors.jdbc.mysql.target import MySqlTarget
 
             return MySqlTarget(settings)
         case _:  # postgres
-            from connectx.connectors.jdbc.postgres_target import PostgresTarget
+            from connectx.connectors.jdbc.postgres.target import PostgresTarget
 
             return PostgresTarget(settings)

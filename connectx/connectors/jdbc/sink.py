@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import dialect_of, open_database, open_target
 from connectx.connectors.jdbc.offsets import OffsetsTable, Ranges
-from connectx.connectors.jdbc.postgres_staging import StagedRows, StagingArea, StagingTarget, refused_rows, stage
-from connectx.connectors.jdbc.postgres_target import PostgresTarget
+from connectx.connectors.jdbc.postgres.staging import StagedRows, StagingArea, StagingTarget, refused_rows, stage
+from connectx.connectors.jdbc.postgres.target import PostgresTarget
 from connectx.connectors.jdbc.rows import KAFKA_KEY, TableRows
 from connectx.connectors.jdbc.sink_config import CONFIG, problems, row_settings, target_settings
 from connectx.connectors.jdbc.tables import TableName
@@ -151,7 +151,7 @@ class JdbcSink(SinkConnector):
             return place
 
         def stage(self, plan: tuple[str, str], token: str, batches: Iterator[SinkBatch]) -> Sequence[StagedRows]:
-            """On an executor: see `connectx.connectors.jdbc.postgres_staging.stage`."""
+            """On an executor: see `connectx.connectors.jdbc.postgres.staging.stage`."""
             note = f"Rows of {self.context.task} that are not committed; job {token}"
             return stage(StagingTarget(self._target_settings, *plan, note), self._row_settings, self.context, batches)
 

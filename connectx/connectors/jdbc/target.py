@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.database import DatabaseSettings
-from connectx.connectors.sql import identifier, literal
+from connectx.connectors.shared.sql import identifier, literal
 from connectx.data.connect_schema import default_of, default_value
 from connectx.errors.databases import TableMismatchError
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.lake.columns import VALUE, columns_of, fitted, nullable
+from connectx.connectors.shared.columns import VALUE, columns_of, fitted, nullable
 from connectx.errors.databases import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"

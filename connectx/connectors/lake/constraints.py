@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from connectx.connectors.lake.columns import nullable
+from connectx.connectors.shared.columns import nullable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, last_changes
-from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.constraints import Constraints
 from connectx.connectors.lake.file_sizes import parts
 from connectx.connectors.lake.partitioning import (
@@ -46,7 +45,9 @@ from connectx.connectors.lake.settings import (
     tables_config,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
-from connectx.connectors.lake.storage import (
+from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
+from connectx.connectors.shared.columns import fitted, widens
+from connectx.connectors.shared.storage import (
     check_directory,
     check_exclusive,
     is_remote,
@@ -55,7 +56,6 @@ from connectx.connectors.lake.storage import (
     store_of,
     url_of,
 )
-from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.errors.lakes import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from connectx.connectors.lake.changes import last_changes
-from connectx.connectors.lake.columns import fitted, normal_type
 from connectx.connectors.lake.merging import merge_files
 from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
 from connectx.connectors.lake.replacing import may_hold, write_changes
@@ -29,8 +28,9 @@ from connectx.connectors.lake.settings import (
     tables_config,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
-from connectx.connectors.lake.storage import options, storage_errors, store_of, url_of
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
+from connectx.connectors.shared.columns import fitted, normal_type
+from connectx.connectors.shared.storage import options, storage_errors, store_of, url_of
 from connectx.errors.lakes import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.parquet_table import SUFFIX, ParquetTable, partition_of
 from connectx.connectors.lake.partitioning import (
     check_partition_fields,
@@ -28,6 +27,7 @@ from connectx.connectors.lake.partitioning import (
 )
 from connectx.connectors.lake.staging import StagedFile
 from connectx.connectors.lake.task import Pending, compare
+from connectx.connectors.shared.columns import evolved
 from connectx.errors.lakes import LakeError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, last_changes
-from connectx.connectors.lake.columns import fitted
 from connectx.connectors.lake.staging import StagedFile
+from connectx.connectors.shared.columns import fitted
 from connectx.model.ids import TopicPartition
 
 _CHUNK_ROWS: Final = 1_000_000

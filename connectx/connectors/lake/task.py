@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, changes_of, check_keys
-from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves, required_nulls
 from connectx.connectors.lake.settings import LakeSettings, upsert_problems
 from connectx.connectors.lake.staged_changes import (
     KnownKeysError,
@@ -30,6 +29,7 @@ from connectx.connectors.lake.staged_changes import (
     staged_changes,
 )
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
+from connectx.connectors.shared.columns import columns_of, evolved, fitted, fitted_by_halves, required_nulls
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.lakes import LakeUnavailableError

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from py4j.protocol import Py4JNetworkError
 
-from connectx.connectors.postgres.session import PostgresSession
+from connectx.connectors.shared.postgres import PostgresSession
 from connectx.errors.checks import CheckError
 from connectx.errors.kafka import TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka

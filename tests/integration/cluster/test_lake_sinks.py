@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 import connectx as cx
-from connectx.connectors.lake.storage import options
+from connectx.connectors.shared.storage import options
 from connectx.errors.lakes import CompactionError
 from tests.support.clusters import MakeCluster, owner_of
 from tests.support.lake import delta_files, iceberg_files

@@ -112,7 +112,7 @@ import sys
 import pyarrow as pa
 from pathlib import Path
 from pyspark import SparkFiles
-from connectx.connectors.files.formats import LINE, LineFormat
+from connectx.connectors.shared.formats import LINE, LineFormat
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.spark.remote import RemoteSpark
 from connectx.spark.sessions import SparkProvider

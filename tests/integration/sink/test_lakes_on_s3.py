@@ -17,10 +17,10 @@ from pyarrow import fs
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
-from connectx.connectors.lake.storage import options
 from connectx.connectors.lake.task import LakeSink
-from connectx.connectors.spark_source.delta import DeltaLog
-from connectx.connectors.spark_source.iceberg import IcebergLog
+from connectx.connectors.shared.storage import options
+from connectx.connectors.spark.delta import DeltaLog
+from connectx.connectors.spark.iceberg import IcebergLog
 from connectx.errors.lakes import LakeAccessError, LakeError, LakeStorageError, LakeUnavailableError
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient

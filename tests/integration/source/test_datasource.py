@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 
-from connectx.connectors.datasource import DataSourceSource
+from connectx.connectors.spark.datasource import DataSourceSource
 from connectx.core.messages import TaskFailed
 from tests.support.profiles import JSON
 from tests.support.records import read_all

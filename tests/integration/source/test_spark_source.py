@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import connectx as cx
-from connectx.connectors.spark_source.columns import ColumnReader
-from connectx.connectors.spark_source.files import FileReader
+from connectx.connectors.spark.columns import ColumnReader
+from connectx.connectors.spark.files import FileReader
 from connectx.errors.files import SourceDirectoryMissingError, SourceFileMissingError
 from connectx.errors.plugins import ConfigError
 from connectx.errors.spark import JdbcDriverError, OffsetColumnError, SparkFormatError

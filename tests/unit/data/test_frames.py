@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from connectx.connectors.keyed import keyed_table
-from connectx.connectors.spark_source.tables import common_schema
+from connectx.connectors.shared.keyed import keyed_table
+from connectx.connectors.spark.tables import common_schema
 from connectx.data.connect_schema import DEFAULT, SchemaName, name_of
 from connectx.data.frames import ELEMENT, as_spark_takes, in_arrow, in_schema, named_rows, spark_schema
 from tests.support.named_schemas import COLUMNS, LEVEL, rows

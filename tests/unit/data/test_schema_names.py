@@ -19,8 +19,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from connectx.connectors.postgres.cdc.events import Changes, Column, Origin, RowTexts, TableShape
-from connectx.connectors.postgres.cdc.values import Modes, column_type, enum_type
+from connectx.connectors.cdc.events import Changes, Column, Origin, RowTexts, TableShape
+from connectx.connectors.cdc.values import Modes, column_type, enum_type
 from connectx.data.avro.converter import AvroConverter
 from connectx.data.avro.types import parse, value_type
 from connectx.data.connect_schema import DEFAULT, SchemaName, described, name_of

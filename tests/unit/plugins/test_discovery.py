@@ -102,7 +102,7 @@ def test_plugins_of_another_package_are_listed_with_the_shipped_ones() -> None:
         "tiny_plugins.TinyPredicate": ("predicate", None, ("odd",)),
         "tiny_plugins.TinyVault": ("configprovider", None, ("vault",)),
     }
-    assert "connectx.connectors.generator.Generator" in listed
+    assert "connectx.connectors.generator.source.Generator" in listed
     assert "tiny_plugins.TinyTicks" in [class_name(one) for one in Plugins().describe()]
 
 

@@ -45,8 +45,8 @@ class Drain(SinkConnector):
         ("FileStreamSourceConnector", "FileStreamSource"),
         ("org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSource"),
         (" org.apache.kafka.connect.file.FileStreamSinkConnector ", "FileStreamSink"),
-        ("connectx.connectors.generator.Generator", "Generator"),
-        ("connectx.connectors.generator:Generator", "Generator"),
+        ("connectx.connectors.generator.source.Generator", "Generator"),
+        ("connectx.connectors.generator.source:Generator", "Generator"),
         ("FileSource", "FileSource"),
         ("DeltaSink", "DeltaSink"),
         ("IcebergSink", "IcebergSink"),
@@ -211,7 +211,7 @@ def test_what_is_there_can_be_listed() -> None:
     plugins.register(Ticks)
     listed = {class_name(plugin): plugin.type for plugin in plugins.describe()}
     assert listed["org.apache.kafka.connect.file.FileStreamSinkConnector"] == "sink"
-    assert listed["connectx.connectors.generator.Generator"] == "source"
+    assert listed["connectx.connectors.generator.source.Generator"] == "source"
     assert listed[f"{__name__}.Ticks"] == "source"
     everything = {class_name(plugin): plugin.type for plugin in plugins.describe(connectors_only=False)}
     assert everything["org.apache.kafka.connect.storage.StringConverter"] == "converter"

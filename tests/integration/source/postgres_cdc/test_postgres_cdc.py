@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 import connectx as cx
-from connectx.connectors.postgres.cdc.catalog import Catalog, as_lsn
-from connectx.connectors.postgres.cdc.positions import SNAPSHOT
-from connectx.connectors.postgres.cdc.replication import ReplicationStream
+from connectx.connectors.cdc.catalog import Catalog, as_lsn
+from connectx.connectors.cdc.positions import SNAPSHOT
+from connectx.connectors.cdc.replication import ReplicationStream
 from connectx.errors.databases import (
     DatabaseError,
     DatabasePermissionError,

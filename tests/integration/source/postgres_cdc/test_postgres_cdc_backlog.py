@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import connectx as cx
-from connectx.connectors.postgres.cdc import reading
-from connectx.connectors.postgres.cdc.backlog import ReadAhead, Reading
-from connectx.connectors.postgres.session import PostgresSession
+from connectx.connectors.cdc import reading
+from connectx.connectors.cdc.backlog import ReadAhead, Reading
+from connectx.connectors.shared.postgres import PostgresSession
 from connectx.errors.base import ConnectxError
 from connectx.plugins.api import RetriableError
 from tests.support.cdc import Capture, Captured, rows_of

@@ -12,7 +12,7 @@ import pytest
 from connectx.connectors.jdbc.criteria import Criteria, Position, TimestampSql
 from connectx.connectors.jdbc.database import numeric_type
 from connectx.connectors.jdbc.dialects import dialect_of
-from connectx.connectors.jdbc.mysql_session import mysql_error, named
+from connectx.connectors.jdbc.mysql.session import mysql_error, named
 from connectx.connectors.jdbc.pages import Page
 from connectx.connectors.jdbc.source import JdbcSource
 from connectx.connectors.jdbc.tables import ColumnMapping, Selection, TableName, groups

@@ -15,7 +15,7 @@ import pytest
 
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.parquet_table import ParquetTable
-from connectx.connectors.lake.storage import storage_errors
+from connectx.connectors.shared.storage import storage_errors
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.lakes import LakeError, LakeStorageError, LakeUnavailableError
 from tests.support.lake import Lake, batch, partition, refusal, rows, write

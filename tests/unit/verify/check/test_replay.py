@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, Visible
-from connectx.connectors.postgres.cdc.replay import is_reached, row_change
+from connectx.connectors.cdc.positions import Position, SnapshotState, Visible
+from connectx.connectors.cdc.replay import is_reached, row_change
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge

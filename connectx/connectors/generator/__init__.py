@@ -1,0 +1,1 @@
+"""Generator: rows that a schema describes, made up."""

@@ -1,0 +1,217 @@
+"""PostgreSQL read by ADBC: what Arrow has no type for travels as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from connectx.connectors.jdbc.criteria import TimestampSql
+from connectx.connectors.jdbc.database import (
+    Database,
+    DatabaseSettings,
+    Estimate,
+    Field,
+    not_whole,
+    numeric_type,
+)
+from connectx.connectors.jdbc.postgres.types import arrow_type
+from connectx.connectors.jdbc.tables import Column, TableName
+from connectx.connectors.shared.postgres import PostgresSession, libpq_uri, literal
+from connectx.errors.databases import DatabaseError, RowRefusedError, TableMissingError
+
+_KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
+_NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
+_SQL_TYPES: Final = {"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint"}
+_ONE_MOMENT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_NAMES: Final = (
+    *((pa.types.is_int16, "smallint"), (pa.types.is_int32, "integer"), (pa.types.is_integer, "bigint")),
+    *((pa.types.is_float32, "real"), (pa.types.is_floating, "double precision"), (pa.types.is_boolean, "boolean")),
+    *((pa.types.is_binary, "bytea"), (pa.types.is_date, "date")),
+)
+
+
+class PostgresDatabase(Database):
+    """A session that only reads."""
+
+    label = "PostgreSQL"
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        super().__init__(settings)
+        self._is_held = False
+        self._session = PostgresSession(
+            libpq_uri(settings.uri, settings.user, settings.password),
+            {"application_name": settings.name[:63], "timezone": "UTC", "default_transaction_read_only": "on"},
+        )
+
+    def tables(self, kinds: Sequence[str]) -> list[TableName]:
+        """As in Database."""
+        listed = ", ".join(_KINDS[kind.upper()] for kind in kinds if kind.upper() in _KINDS)
+        rows = self._query(
+            "SELECT n.nspname::text, c.relname::text, current_database()::text FROM pg_class c "
+            f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ({listed}) AND NOT c.relispartition "
+            "AND n.nspname NOT LIKE 'pg!_%' ESCAPE '!' AND n.nspname <> 'information_schema' ORDER BY 1, 2"
+        )
+        return [TableName(schema, name, catalog) for schema, name, catalog in rows]
+
+    def columns(self, table: TableName) -> list[Column]:
+        """As in Database."""
+        rows = self._query(
+            "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity <> '' OR "
+            "coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%', EXISTS (SELECT FROM pg_index i "
+            "WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY(i.indkey)) "
+            "AND (c.relkind = 'p' OR NOT c.relhassubclass) FROM pg_attribute a "  # children may have the same keys
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum "
+            f"WHERE n.nspname = {literal(table.schema)} AND c.relname = {literal(table.name)} "
+            "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+        )
+        if not rows:
+            raise TableMissingError(
+                f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
+            )
+        return [Column(name, kind, not notnull, bool(auto), key) for name, kind, notnull, auto, key in rows]
+
+    def query_columns(self, query: str) -> list[Column]:
+        """As in Database; types are those that the driver reports."""
+        found = self._session.schema(query)
+        self._end()
+        return [Column(field.name, _kind_of(field)) for field in found]
+
+    def field(self, column: Column) -> Field:
+        """As in Database."""
+        name, kind = self.column(column.name), column.type
+        if numeric := _NUMERIC.fullmatch(kind):
+            return self._numeric(column, numeric)
+        arrow = arrow_type(kind)
+        if arrow is None or kind in ("json", "name"):
+            return Field(column.name, f"{name}::text", pa.string(), column.is_nullable)
+        if kind == "timestamp without time zone" and str(self.settings.zone) != "UTC":
+            aware = f"{name} AT TIME ZONE {literal(str(self.settings.zone))}"
+            return Field(column.name, aware, pa.timestamp("us", "UTC"), column.is_nullable)
+        return Field(column.name, name, arrow, column.is_nullable)
+
+    def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
+        """As in Database."""
+        value = self.first_time(columns)
+        if any(column.type == "timestamp with time zone" for column in columns):
+            epoch = f"extract(epoch from {value}::timestamptz)"
+            return TimestampSql(value, _micros(epoch), lambda micros: f"TIMESTAMPTZ '{self.utc_text(micros)}'")
+        zone = literal(str(self.settings.zone))
+        epoch = f"extract(epoch from {value}::timestamp AT TIME ZONE {zone})"
+        return TimestampSql(value, _micros(epoch), lambda micros: f"TIMESTAMP '{self.local_text(micros)}'")
+
+    def incrementing(self, column: Column) -> str:
+        """As in Database."""
+        numeric = _NUMERIC.fullmatch(column.type)
+        if column.type not in ("smallint", "integer", "bigint") and not (numeric and numeric[2] in (None, "0")):
+            raise not_whole(column)
+        return self.column(column.name) + ("::bigint" if numeric else "")
+
+    def now_us(self) -> int:
+        """As in Database."""
+        ((micros,),) = self._query(f"SELECT {_micros('extract(epoch from clock_timestamp())')}")
+        return int(micros)
+
+    def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
+        """As in Database, by COPY."""
+        for table in self._tables(sql):
+            arrays = [
+                column if field.type is None else column.cast(field.type)
+                for field, column in zip(fields, table.columns, strict=True)
+            ]
+            names = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
+            yield pa.Table.from_arrays(arrays, schema=pa.schema(names))
+
+    def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
+        """As in Database, by the planner."""
+        ((text,),) = self._session.explain(sql)
+        self._end()
+        plan = json.loads(text)[0]["Plan"]
+        return Estimate(int(plan["Plan Rows"]), max(1, int(plan["Plan Width"])))
+
+    def hold(self) -> str:
+        """As in Database, by an exported snapshot."""
+        self._session.rollback()
+        self._session.execute(_ONE_MOMENT)
+        ((moment,),) = self._session.query("SELECT pg_export_snapshot()")
+        self._is_held = True
+        return str(moment)
+
+    def release(self) -> None:
+        """As in Database."""
+        self._is_held = False
+        self._session.rollback()
+
+    def join(self, moment: str) -> None:
+        """As in Database."""
+        self._session.execute(_ONE_MOMENT)
+        self._session.execute(f"SET TRANSACTION SNAPSHOT {literal(moment)}")
+        self._is_held = True
+
+    def close(self) -> None:
+        """As in Database."""
+        self._is_held = False
+        self._session.close()
+
+    def _numeric(self, column: Column, numeric: re.Match[str]) -> Field:
+        name, nullable = self.column(column.name), column.is_nullable
+        mapping = self.settings.numeric_mapping
+        if numeric[1] is None:
+            if mapping == "best_fit_eager_double":
+                return Field(column.name, f"{name}::double precision", pa.float64(), nullable)
+            return Field(column.name, f"{name}::text", pa.string(), nullable)
+        precision, scale = int(numeric[1]), int(numeric[2])
+        mapped = numeric_type(mapping, precision, scale)
+        if mapped == "double":
+            return Field(column.name, f"{name}::double precision", pa.float64(), nullable)
+        if mapped != "decimal":
+            return Field(column.name, f"{name}::{_SQL_TYPES[mapped]}", getattr(pa, mapped)(), nullable)
+        kind = pa.decimal128(precision, scale) if precision <= 38 and scale >= 0 else pa.string()
+        return Field(column.name, f"{name}::text", kind, nullable)
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            rows = self._session.query(sql)
+            self._end()
+        except RowRefusedError as error:
+            raise _refused(error) from error
+        return rows
+
+    def _tables(self, sql: str) -> Iterator[pa.Table]:
+        try:
+            yield from self._session.read(sql)
+        except RowRefusedError as error:
+            raise _refused(error) from error
+        finally:
+            if not self._is_held:
+                self._session.rollback()
+
+    def _end(self) -> None:
+        """End the transaction of a statement."""
+        if not self._is_held:
+            self._session.commit()
+
+
+def _micros(epoch: str) -> str:
+    return f"round({epoch} * 1000000)::bigint"
+
+
+def _refused(error: RowRefusedError) -> DatabaseError:
+    return DatabaseError(
+        f"PostgreSQL cannot read the rows: {error.message}",
+        next_step="Correct the values or the query, and restart the task.",
+    )
+
+
+def _kind_of(field: pa.Field) -> str:
+    """PostgreSQL's name of the type that a field of a query came from; a name without an Arrow type is read as text."""
+    if pa.types.is_timestamp(field.type):
+        return "timestamp without time zone" if field.type.tz is None else "timestamp with time zone"
+    named = (field.metadata or {}).get(b"ADBC:postgresql:typname", b"").decode()
+    if named:
+        return str(named)
+    return next((name for fits, name in _NAMES if fits(field.type)), "text" if field.type == pa.string() else "unknown")

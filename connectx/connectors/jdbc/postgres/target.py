@@ -1,0 +1,229 @@
+"""PostgreSQL as a target: rows arrive by COPY, straight into the table or through a temporary one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from connectx.connectors.jdbc.postgres.types import arrow_type, created_type
+from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
+from connectx.connectors.shared.postgres import PostgresSession, libpq_uri, literal
+from connectx.errors.databases import RowRefusedError
+
+_LONGEST_PENALTY_BATCHES: Final = 64
+# Other families that a column accepts.
+_ALSO: Final = {
+    "numeric": ("number",),
+    "timestamp without time zone": ("date",),
+    "timestamp with time zone": ("date",),
+    "time without time zone": ("time",),
+}
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What is known of copying straight into a table that is upserted."""
+
+    batches_to_skip: int = 0
+    penalty_batches: int = 1
+
+
+class PostgresTarget(Target):
+    """A session that writes."""
+
+    label = "PostgreSQL"
+    lock_clause = " FOR UPDATE"
+    booleans = ("false", "true")
+    keeps_zones = True
+
+    def __init__(self, settings: TargetSettings) -> None:
+        super().__init__(settings)
+        database = settings.database
+        self._session = PostgresSession(
+            libpq_uri(database.uri, database.user, database.password),
+            {
+                "application_name": database.name[:63],
+                "lock_timeout": str(settings.lock_timeout_ms),
+                "idle_in_transaction_session_timeout": str(settings.idle_timeout_ms),
+                "timezone": "UTC",
+            },
+        )
+        self._tries: dict[str, _Tries] = {}
+        self._stages: list[TargetTable] = []
+        self._filled: set[str] = set()
+
+    def execute(self, sql: str) -> None:
+        """As in Target."""
+        self._session.execute(sql)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """As in Target."""
+        return self._session.query(sql)
+
+    def commit(self) -> None:
+        """As in Target."""
+        self._session.commit()
+        self._filled.clear()
+
+    def rollback(self) -> None:
+        """As in Target."""
+        self._filled.clear()
+        self._session.rollback()
+
+    def cancel(self) -> None:
+        """As in Target."""
+        self._session.cancel()
+
+    def close(self) -> None:
+        """As in Target."""
+        self._session.close()
+
+    def check_at_once(self) -> None:
+        """As in Target."""
+        self.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    def default_schema(self) -> str:
+        """As in Target."""
+        ((schema,),) = self.query("SELECT current_schema()::text")
+        return schema or "public"
+
+    def describe(self, schema: str, name: str) -> TargetTable | None:
+        """As in Target."""
+        rows = self.query(
+            "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.atthasdef OR a.attidentity <> '', "
+            "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey)) "
+            "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            f"WHERE n.nspname = {literal(schema)} AND c.relname = {literal(name)} "
+            "AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
+            "AND a.attidentity <> 'a' ORDER BY a.attnum"
+        )
+        columns = {
+            column: TargetColumn(
+                column,
+                kind,
+                arrow or pa.string(),
+                is_cast=arrow is None,
+                has_default=bool(default),
+                in_key=bool(in_key),
+                also=_ALSO.get(kind.partition("(")[0], ()),
+            )
+            for column, kind, default, in_key in rows
+            for arrow in [arrow_type(kind)]
+        }
+        return TargetTable(schema, name, self.place(schema, name), columns) if columns else None
+
+    def type_name(self, kind: pa.DataType, *, in_key: bool) -> str | None:
+        """As in Target."""
+        return created_type(kind)
+
+    def stored_name(self, name: str) -> str:
+        """As in Target: PostgreSQL keeps names without quotes in lower case."""
+        return name if self.settings.database.quotes else name.lower()
+
+    def insert(self, table: TargetTable, rows: pa.Table) -> None:
+        """As in Target."""
+        if _is_copied(table, rows):
+            self._session.ingest(table.schema, table.name, rows)
+        else:
+            self.execute(self._insert_from(table, rows, self._stage(table, rows)))
+
+    def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
+        """As in Target."""
+        if not in_part and _is_copied(table, rows) and self._all_new(table, rows):
+            return
+        changes = ", ".join(
+            f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in rows.column_names if name not in key
+        )
+        action = f"UPDATE SET {changes}" if changes else "NOTHING"
+        conflict = f"ON CONFLICT ({', '.join(map(self.quoted, key))}) DO {action}"
+        self.execute(f"{self._insert_from(table, rows, self._stage(table, rows))} {conflict}")
+
+    def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
+        """As in Target."""
+        changes = ", ".join(
+            f"{self.quoted(name)} = {self._staged(table, name)}" for name in rows.column_names if name not in key
+        )
+        stage = self._stage(table, rows)
+        self.execute(f"UPDATE {table.quoted} t SET {changes} FROM {stage} s WHERE {self._same_key(table, key)}")
+
+    def delete(self, table: TargetTable, keys: pa.Table) -> None:
+        """As in Target."""
+        stage = self._stage(table, keys)
+        self.execute(f"DELETE FROM {table.quoted} t USING {stage} s WHERE {self._same_key(table, keys.column_names)}")
+
+    def end_holders(self, offsets_table: str, condition: str) -> list[str]:
+        """As in Target."""
+        prefix = literal(self.settings.name_prefix)
+        try:
+            ended = self.query(
+                "SELECT a.application_name::text, pg_terminate_backend(a.pid) FROM pg_stat_activity a "
+                f"WHERE a.backend_xid IN (SELECT xmax FROM {offsets_table} WHERE {condition}) "
+                f"AND a.pid <> pg_backend_pid() AND starts_with(a.application_name, {prefix})"
+            )
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        return sorted(name for name, _ in ended)
+
+    def bytes_default(self, data: bytes) -> str:
+        """As in Target."""
+        return f"'\\x{data.hex()}'"
+
+    def _all_new(self, table: TargetTable, rows: pa.Table) -> bool:
+        """Rows with new keys can be copied straight into the table, twice as fast; try, and learn from failures.
+
+        False when a row has a key that exists, or is refused for another reason. After each failure in a row twice
+        as many batches go by before the next try, because the rows that were copied until then remain as dead rows.
+        """
+        known = self._tries.setdefault(table.quoted, _Tries())
+        if known.batches_to_skip:
+            known.batches_to_skip -= 1
+            return False
+        self.execute("SAVEPOINT connectx_new")
+        try:
+            self._session.ingest(table.schema, table.name, rows)
+        except RowRefusedError:
+            self.execute("ROLLBACK TO SAVEPOINT connectx_new")
+            known.batches_to_skip = known.penalty_batches
+            known.penalty_batches = min(_LONGEST_PENALTY_BATCHES, known.penalty_batches * 2)
+            return False
+        self.execute("RELEASE SAVEPOINT connectx_new")
+        known.penalty_batches = 1
+        return True
+
+    def _stage(self, table: TargetTable, rows: pa.Table) -> str:
+        """Copy rows into a temporary table of the table's columns; returns its name in SQL."""
+        if table not in self._stages:
+            self._stages.append(table)
+        name = f"connectx_stage_{self._stages.index(table)}"
+        types = ", ".join(
+            f"{self.quote(column.name)} {'text' if column.is_cast else column.type}"
+            for column in table.columns.values()
+        )
+        self.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({types}) ON COMMIT DELETE ROWS")
+        if name in self._filled:
+            self.execute(f"DELETE FROM pg_temp.{name}")
+        self._filled.add(name)
+        self._session.ingest(None, name, rows)
+        return f"pg_temp.{name}"
+
+    def _insert_from(self, table: TargetTable, rows: pa.Table, stage: str) -> str:
+        listed = ", ".join(map(self.quoted, rows.column_names))
+        values = ", ".join(self._staged(table, name) for name in rows.column_names)
+        return f"INSERT INTO {table.quoted} ({listed}) SELECT {values} FROM {stage} s"
+
+    def _staged(self, table: TargetTable, name: str) -> str:
+        column = table.columns[name]
+        return f"s.{self.quote(name)}{f'::{column.type}' if column.is_cast else ''}"
+
+    def _same_key(self, table: TargetTable, key: Sequence[str]) -> str:
+        return " AND ".join(f"t.{self.quoted(name)} = {self._staged(table, name)}" for name in key)
+
+
+def _is_copied(table: TargetTable, rows: pa.Table) -> bool:
+    """Whether COPY takes the values of all columns as they are."""
+    return not any(table.columns[name].is_cast for name in rows.column_names)

@@ -1,0 +1,247 @@
+"""SQLite, read by Python's sqlite3 module: types of columns, and errors.
+
+SQLite's columns take any value: the declared type decides their Arrow type. Timestamps are texts in ISO 8601, or
+milliseconds since 1970 as SQLite's JDBC driver writes them; they are compared in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from connectx.connectors.jdbc.criteria import TimestampSql
+from connectx.connectors.jdbc.database import (
+    Database,
+    Field,
+    in_utc,
+    not_a_time,
+    not_whole,
+    numeric_type,
+)
+from connectx.connectors.jdbc.file_connection import FileConnection
+from connectx.connectors.jdbc.tables import Column, TableName
+from connectx.connectors.shared.sql import literal
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import (
+    DatabaseError,
+    DatabaseUnavailableError,
+    RowRefusedError,
+    TableMismatchError,
+    TableMissingError,
+)
+
+_BUSY_S: Final = 0.5
+_PASSING: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR)
+_ROW: Final = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
+_NUMERIC: Final = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+class SqliteDatabase(FileConnection, Database):
+    """A database file, opened for reading."""
+
+    label = "SQLite"
+    bulk_obstacle = "a database of SQLite is a file on the worker's machine, where one connection reads it"
+
+    _connection: sqlite3.Connection | None = None
+
+    def tables(self, kinds: Sequence[str]) -> list[TableName]:
+        """As in Database."""
+        listed = ", ".join(f"'{kind.lower()}'" for kind in kinds if kind.upper() in ("TABLE", "VIEW"))
+        rows = self._query(f"SELECT name FROM sqlite_master WHERE type IN ({listed}) AND name NOT LIKE 'sqlite!_%' "
+                           "ESCAPE '!' ORDER BY name")  # fmt: skip
+        return [TableName("", name) for (name,) in rows]
+
+    def columns(self, table: TableName) -> list[Column]:
+        """As in Database. The rowid's alias is counted up and never null."""
+        found = self._columns(table.name)
+        if not found:
+            raise TableMissingError(
+                f"The database has no table {table.name}.", next_step="Create it, or correct the list of tables."
+            )
+        return found
+
+    def query_columns(self, query: str) -> list[Column]:
+        """As in Database."""
+        self._execute("DROP VIEW IF EXISTS temp.connectx_query")
+        self._execute(f"CREATE TEMP VIEW connectx_query AS {query}")
+        return self._columns("connectx_query")
+
+    def field(self, column: Column) -> Field:
+        """As in Database."""
+        return Field(column.name, self.column(column.name), self._type(column.type), column.is_nullable)
+
+    def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
+        """As in Database: milliseconds, whatever the column holds."""
+        for column in columns:
+            if self._type(column.type) not in (pa.timestamp("us"), pa.date32(), pa.int64(), None):
+                raise not_a_time(column)
+        millis = [_millis(self.column(column.name)) for column in columns]
+        value = millis[0] if len(millis) == 1 else f"coalesce({', '.join(millis)})"
+
+        def millis_of(micros: int) -> str:
+            local = datetime.fromisoformat(self.local_text(micros)).replace(tzinfo=UTC)
+            return str(round(local.timestamp() * 1000))
+
+        return TimestampSql(value, f"{value} * 1000", millis_of)
+
+    def incrementing(self, column: Column) -> str:
+        """As in Database."""
+        if self._type(column.type) not in (pa.int64(), pa.int32(), pa.int16(), pa.int8(), None):
+            raise not_whole(column)
+        return self.column(column.name)
+
+    def now_us(self) -> int:
+        """As in Database."""
+        ((micros,),) = self._query("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000")
+        return int(micros)
+
+    def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
+        """As in Database."""
+        cursor = self._execute(sql)
+        while found := self._call(lambda: cursor.fetchmany(rows)):
+            arrays = [_array(values, field) for values, field in zip(zip(*found, strict=True), fields, strict=True)]
+            schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
+            yield in_utc(pa.Table.from_arrays(arrays, schema=pa.schema(schema)), str(self.settings.zone))
+
+    def _columns(self, name: str) -> list[Column]:
+        rows = self._query(
+            f'SELECT name, type, "notnull", pk FROM pragma_table_xinfo({literal(name)}) WHERE hidden <> 1'
+        )
+        is_alias = sum(pk > 0 for *_, pk in rows) == 1
+        return [
+            Column(column, kind, not (notnull or rowid), rowid)
+            for column, kind, notnull, pk in rows
+            for rowid in [bool(is_alias and pk and kind.upper() == "INTEGER")]
+        ]
+
+    def _type(self, declared: str) -> pa.DataType | None:
+        return declared_type(declared, self.settings.numeric_mapping)
+
+    def _live(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._call(
+                lambda: sqlite3.connect(
+                    f"file:{quote(self.settings.path)}?mode=ro",
+                    uri=True,
+                    timeout=_BUSY_S,
+                    isolation_level=None,
+                    check_same_thread=False,
+                )
+            )
+        return self._connection
+
+    def _execute(self, sql: str) -> sqlite3.Cursor:
+        connection = self._live()
+        cursor: sqlite3.Cursor = self._call(lambda: connection.execute(sql))
+        return cursor
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        cursor = self._execute(sql)
+        rows: list[tuple[Any, ...]] = self._call(cursor.fetchall)
+        return rows
+
+    def _call(self, function: Any) -> Any:
+        try:
+            return function()
+        except sqlite3.Error as error:
+            raise sqlite_error(error, self.settings.path) from error
+
+
+def declared_type(declared: str, numeric_mapping: str) -> pa.DataType | None:
+    """SQLite's rules of affinity (datatype3.html), and Boolean, dates and times; None: as values are."""
+    kind = declared.upper()
+    if "BOOL" in kind:
+        return pa.bool_()
+    if "TIME" in kind and kind.partition("(")[0] != "TIME":
+        return pa.timestamp("us")
+    if kind == "DATE":
+        return pa.date32()
+    if "INT" in kind:
+        return pa.int64()
+    if any(part in kind for part in ("CHAR", "CLOB", "TEXT", "TIME", "JSON", "UUID")):
+        return pa.string()
+    if "BLOB" in kind:
+        return pa.binary()
+    if (found := _NUMERIC.match(kind)) and numeric_mapping != "none":
+        mapped = numeric_type(numeric_mapping, int(found[1]), int(found[2] or 0))
+        return getattr(pa, mapped)() if mapped.startswith("int") else pa.float64()
+    if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
+        return pa.float64()
+    return None
+
+
+def _millis(column: str) -> str:
+    return (
+        f"CASE typeof({column}) WHEN 'integer' THEN {column} "
+        f"ELSE CAST(round((julianday({column}) - 2440587.5) * 86400000.0) AS INTEGER) END"
+    )
+
+
+def _array(values: tuple[Any, ...], field: Field) -> pa.Array:
+    """Values of one column as Arrow.
+
+    Raises:
+        TableMismatchError: a value that its declared type does not allow.
+    """
+    kind = field.type
+    try:
+        if kind is None:
+            found = pa.array(values)
+            return found.cast(pa.string()) if pa.types.is_null(found.type) else found
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            return _times(values, kind)
+        if pa.types.is_boolean(kind):
+            return pa.array([None if value is None else bool(value) for value in values], kind)
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError) as error:
+        raise TableMismatchError(
+            f"Column {field.name} has a value that its declared type does not allow: {error}.",
+            next_step="Correct the value, or read the column by `query` with a CAST, and restart the task.",
+        ) from error
+
+
+def _times(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds <= {int}:
+        return pa.array(values, pa.int64()).cast(pa.timestamp("ms")).cast(kind, safe=False)
+    if kinds <= {str}:
+        texts = pa.array(values, pa.string())
+        try:
+            return texts.cast(kind)
+        except pa.ArrowInvalid:
+            pass  # texts with a time zone, or dates with a time
+    made = [None if value is None else _moment(value) for value in values]
+    return pa.array(made, pa.timestamp("us")).cast(kind, safe=False)
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, int | float):
+        millis = value if isinstance(value, int) else (value - 2440587.5) * 86_400_000  # a Julian day
+        return datetime.fromtimestamp(millis / 1000, UTC).replace(tzinfo=None)
+    found = datetime.fromisoformat(value)
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+
+
+def sqlite_error(error: sqlite3.Error, path: str) -> ConnectxError:
+    """What an error of SQLite means."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    text = str(error)
+    if code & 0xFF in _PASSING or "Cannot operate on a closed database" in text:
+        return DatabaseUnavailableError(
+            f"SQLite at {path} cannot do it now: {text}.", next_step="The task tries again."
+        )
+    if code & 0xFF in _ROW:
+        return RowRefusedError(text)
+    if "no such table" in text:
+        return TableMissingError(f"SQLite at {path}: {text}.", next_step="Create it, and restart the task.")
+    if "no such column" in text or "has no column" in text or "ON CONFLICT clause does not match" in text:
+        return TableMismatchError(f"SQLite at {path}: {text}.", next_step="Correct the column, and restart the task.")
+    return DatabaseError(
+        f"SQLite at {path} refuses it: {text}.", next_step="Correct connection.url or the query, and restart the task."
+    )

@@ -1,0 +1,142 @@
+"""SQLite as a target. A transaction locks the whole file for writing; readers of the file are not disturbed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from connectx.connectors.jdbc.file_connection import FileConnection
+from connectx.connectors.jdbc.sqlite.database import declared_type, sqlite_error
+from connectx.connectors.jdbc.statements import bound_rows, inserting
+from connectx.connectors.jdbc.target import Target, TargetColumn, TargetTable
+
+_Result = TypeVar("_Result")
+_CREATED = (
+    *((pa.types.is_boolean, "BOOLEAN"), (pa.types.is_integer, "INTEGER"), (pa.types.is_floating, "REAL")),
+    *((pa.types.is_string, "TEXT"), (pa.types.is_large_string, "TEXT"), (pa.types.is_binary, "BLOB")),
+    *((pa.types.is_large_binary, "BLOB"), (pa.types.is_date, "DATE"), (pa.types.is_timestamp, "TIMESTAMP")),
+    *((pa.types.is_time, "TIME"), (pa.types.is_decimal, "NUMERIC")),
+)
+
+
+class SqliteTarget(FileConnection, Target):
+    """A database file, created when it is missing."""
+
+    label = "SQLite"
+
+    _connection: sqlite3.Connection | None = None
+
+    def execute(self, sql: str) -> None:
+        """As in Target."""
+        connection = self._begun()
+        self._call(lambda: connection.execute(sql))
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """As in Target."""
+        connection = self._begun()
+        rows: list[tuple[Any, ...]] = self._call(lambda: connection.execute(sql).fetchall())
+        return rows
+
+    def commit(self) -> None:
+        """As in Target."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """As in Target."""
+        if self._connection is None or not self._connection.in_transaction:
+            return
+        try:
+            self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.close()
+
+    def cancel(self) -> None:
+        """As in Target."""
+        if (connection := self._connection) is not None:
+            connection.interrupt()
+
+    def default_schema(self) -> str:
+        """As in Target: SQLite calls a file's own schema main."""
+        return ""
+
+    def describe(self, schema: str, name: str) -> TargetTable | None:
+        """As in Target."""
+        place = ", ".join(self.literal(part) for part in (name, schema) if part)
+        rows = self.query(
+            f"SELECT name, type, dflt_value IS NOT NULL, pk FROM pragma_table_xinfo({place}) WHERE hidden = 0"
+        )
+        has_alias = sum(pk > 0 for *_, pk in rows) == 1
+        columns = {
+            column: TargetColumn(
+                column,
+                kind,
+                _arrow_type(kind),
+                has_default=bool(default) or (has_alias and pk > 0 and kind.upper() == "INTEGER"),
+                in_key=pk > 0,
+                also=("number",) if "BOOL" in kind.upper() else ("date",) if "TIME" in kind.upper() else (),
+            )
+            for column, kind, default, pk in rows
+        }
+        return TargetTable(schema, name, self.place(schema, name), columns) if columns else None
+
+    def type_name(self, kind: pa.DataType, *, in_key: bool) -> str | None:
+        """As in Target."""
+        return next((name for fits, name in _CREATED if fits(kind)), None)
+
+    def insert(self, table: TargetTable, rows: pa.Table) -> None:
+        """As in Target."""
+        self._many(inserting(table.quoted, rows.column_names, self.quoted, "?"), rows)
+
+    def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
+        """As in Target."""
+        changes = ", ".join(
+            f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in rows.column_names if name not in key
+        )
+        action = f"UPDATE SET {changes}" if changes else "NOTHING"
+        insert = inserting(table.quoted, rows.column_names, self.quoted, "?")
+        self._many(f"{insert} ON CONFLICT ({', '.join(map(self.quoted, key))}) DO {action}", rows)
+
+    def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
+        """As in Target."""
+        others = [name for name in rows.column_names if name not in key]
+        changes = ", ".join(f"{self.quoted(name)} = ?" for name in others)
+        self._many(f"UPDATE {table.quoted} SET {changes} WHERE {self._same(key)}", rows.select([*others, *key]))
+
+    def delete(self, table: TargetTable, keys: pa.Table) -> None:
+        """As in Target."""
+        self._many(f"DELETE FROM {table.quoted} WHERE {self._same(keys.column_names)}", keys)
+
+    def _same(self, key: Sequence[str]) -> str:
+        return " AND ".join(f"{self.quoted(name)} = ?" for name in key)
+
+    def _many(self, sql: str, rows: pa.Table) -> None:
+        connection = self._begun()
+        self._call(lambda: connection.executemany(sql, bound_rows(rows)))
+
+    def _begun(self) -> sqlite3.Connection:
+        connection = self._connection
+        if connection is None:
+            path, wait_s = self.settings.database.path, self.settings.lock_timeout_ms / 1000
+            connection = self._connection = self._call(
+                lambda: sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
+            )
+        if not connection.in_transaction:
+            begun = connection
+            self._call(lambda: begun.execute("BEGIN IMMEDIATE"))
+        return connection
+
+    def _call(self, function: Callable[[], _Result]) -> _Result:
+        try:
+            return function()
+        except sqlite3.Error as error:
+            raise sqlite_error(error, self.settings.database.path) from error
+
+
+def _arrow_type(declared: str) -> pa.DataType | None:
+    """As a source reads it, but that decimals stay as they are."""
+    found = declared_type(declared, "none")
+    is_exact = any(part in declared.upper() for part in ("NUMERIC", "DECIMAL"))
+    return None if is_exact else found

@@ -1,1 +1,0 @@
-"""Connectors for PostgreSQL: the sink, and change data capture in `cdc`."""

@@ -1,0 +1,253 @@
+"""One connection to PostgreSQL (ADBC), and what its errors mean.
+
+It decides whether an error is final, passes, or is about a row. It never decides what is written or committed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from connectx.connectors.shared.sql import identifier, literal
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import (
+    DatabaseError,
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    LockTimeoutError,
+    RowRefusedError,
+    TableMismatchError,
+    TableMissingError,
+)
+from connectx.extras import require
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "URL_KEYS",
+    "PostgresSession",
+    "connect_error",
+    "identifier",
+    "libpq_uri",
+    "literal",
+    "shown_place",
+    "typed_error",
+]
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
+_PASSING = ("08", "40", "53", "57P", _LOCK_NOT_AVAILABLE, "25P03", "55006")  # 55006: a slot or table in use
+_PASSES = re.compile("no connection|server closed|terminating|is active for PID")  # a reader of rows has no SQLSTATE
+_PERMISSION = ("28", "42501")
+_MISSING = ("42P01", "3F000")
+_MISMATCH = ("42703", "42804", "42P10")
+_AGAIN = "Check that the server runs; the task tries again."
+URL_KEYS = "connection.url, connection.user or connection.password"
+
+
+class PostgresSession:
+    """A connection that is made when first used. A statement outside a transaction begins one.
+
+    After any error call `rollback`: it drops a connection that is broken, and the next statement makes another.
+
+    Args:
+        uri: libpq URI.
+        settings: run-time parameters, set after connecting (connection poolers do not pass them on at start).
+        keys: the configuration keys that the URI comes from, for messages.
+    """
+
+    def __init__(self, uri: str, settings: dict[str, str], keys: str = URL_KEYS) -> None:
+        self._uri = uri
+        self._settings = settings
+        self._keys = keys
+        self._connection: Any = None
+        self._in_transaction = False
+
+    def execute(self, sql: str) -> None:
+        """Run a statement within the transaction."""
+        with self._cursor() as cursor:
+            self._call(sql, cursor.execute, sql)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query within the transaction."""
+        with self._cursor() as cursor:
+            self._call(sql, cursor.execute, sql)
+            rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)
+            return rows
+
+    def explain(self, sql: str) -> list[tuple[Any, ...]]:
+        """The plan of a query as JSON, within the transaction."""
+        with self._cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": False})  # COPY takes no EXPLAIN
+            self._call(sql, cursor.execute, f"EXPLAIN (FORMAT JSON) {sql}")
+            rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)
+            return rows
+
+    def read(self, sql: str) -> Iterator[pa.Table]:
+        """Rows of a query as tables, as they come."""
+        import pyarrow as pa
+
+        with self._cursor() as cursor:
+            self._call(sql, cursor.execute, sql)
+            reader = self._call(sql, cursor.fetch_record_batch)
+            while (batch := self._call(sql, lambda: next(reader, None))) is not None:
+                yield pa.Table.from_batches([batch])
+
+    def schema(self, sql: str) -> pa.Schema:
+        """What a query would give, without running it."""
+        with self._cursor() as cursor:
+            return self._call(sql, cursor.adbc_execute_schema, sql)
+
+    def ingest(self, schema: str | None, table: str, rows: pa.Table) -> None:
+        """Append rows by COPY; without `schema` to a temporary table."""
+        where = {"temporary": True} if schema is None else {"db_schema_name": schema}
+        with self._cursor() as cursor:
+            self._call(f"COPY {table}", lambda: cursor.adbc_ingest(table, rows, mode="append", **where))
+
+    def commit(self) -> None:
+        """Commit the transaction. When this fails it may have been committed all the same."""
+        self.execute("COMMIT")
+        self._in_transaction = False
+
+    def rollback(self) -> None:
+        """End the transaction; a connection that cannot do that is dropped."""
+        if self._connection is None or not self._in_transaction:
+            return
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute("ROLLBACK")
+            self._in_transaction = False
+        except Exception:
+            self.close()
+
+    def cancel(self) -> None:
+        """From another thread: end the statement that runs now."""
+        connection = self._connection
+        if connection is not None:
+            connection.adbc_cancel()
+
+    def close(self) -> None:
+        """Drop the connection; an open transaction is rolled back."""
+        connection, self._connection = self._connection, None
+        self._in_transaction = False
+        if connection is not None:
+            connection.close()
+
+    def _live(self) -> Any:
+        if self._connection is None:
+            require("PostgreSQL", "postgres", "adbc_driver_manager", "adbc_driver_postgresql")
+            from adbc_driver_postgresql import dbapi
+
+            try:
+                self._connection = dbapi.connect(self._uri, autocommit=True)
+            except dbapi.Error as error:
+                raise connect_error(str(error), self._uri, self._keys) from None  # libpq's text may repeat the password
+            with self._connection.cursor() as cursor:
+                for name, value in self._settings.items():
+                    self._call("SET", cursor.execute, f"SET {name} = {literal(value)}")
+        return self._connection
+
+    def _cursor(self) -> Any:
+        connection = self._live()
+        if not self._in_transaction:
+            self._in_transaction = True
+            with connection.cursor() as cursor:
+                self._call("BEGIN", cursor.execute, "BEGIN")
+        return connection.cursor()
+
+    def _call(self, what: str, function: Any, *arguments: Any) -> Any:
+        import pyarrow as pa
+        from adbc_driver_postgresql import dbapi
+
+        try:
+            return function(*arguments)
+        except (dbapi.Error, OSError, pa.ArrowInvalid) as error:  # the last two: a reader of rows, with libpq's text
+            raise typed_error(error, what, shown_place(self._uri)) from error
+
+
+def libpq_uri(url: str, user: str | None, password: str | None) -> str:
+    """A libpq URI out of connection.url (also a JDBC one), connection.user and connection.password."""
+    uri = url.removeprefix("jdbc:")
+    given = {"user": user, "password": password}
+    if "connect_timeout=" not in uri:
+        given["connect_timeout"] = "10"
+    added = "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items() if value)
+    return f"{uri}{'&' if '?' in uri else '?'}{added}" if added else uri
+
+
+def shown_place(uri: str) -> str:
+    """Host, port and database of a URI, without anything secret."""
+    parts = urlsplit(uri)
+    socket = re.search(r"(?:^|&)host=([^&]*)", parts.query)
+    host = parts.netloc.rpartition("@")[2] or (socket[1] if socket else "the local socket")
+    return f"{host}{parts.path}"
+
+
+def connect_error(message: str, uri: str, keys: str = URL_KEYS) -> ConnectxError:
+    """The typed error of a failed attempt to connect; libpq reports the cause only as text.
+
+    `keys` are the configuration keys that the URI comes from.
+    """
+    place = shown_place(uri)
+    hint = f"Check that the server runs and that {keys} fit it; the task tries again."
+    fatal = message.partition("FATAL:")[2].strip().split("\n")[0]
+    if "does not exist" in fatal and fatal.startswith("database"):
+        return DatabaseError(
+            f"PostgreSQL at {place} has no such database: {fatal}.",
+            next_step=f"Create it, or correct {keys}, and restart the task.",
+        )
+    if re.search(r"starting up|shutting down|recovery|too many|connection slots", fatal):
+        return DatabaseUnavailableError(f"PostgreSQL at {place} takes no connection: {fatal}.", next_step=hint)
+    if "connection to server" not in message and "translate host" not in message:
+        return DatabaseError(  # libpq repeats parts of a URI that it does not understand, secrets too
+            "connection.url is not a URI that libpq understands.",
+            next_step="Write it as postgresql://host:port/database, and restart the task.",
+        )
+    if fatal or re.search(r"password|SSL|certificate", message):
+        return DatabasePermissionError(
+            f"PostgreSQL at {place} refuses the login: {fatal or message.splitlines()[0]}.",
+            next_step=f"Correct {keys}, and restart the task.",
+        )
+    reason = message.splitlines()[0].rpartition("failed: ")[2]
+    return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {reason}.", next_step=hint)
+
+
+def typed_error(error: Any, what: str, place: str) -> ConnectxError:
+    """What an error of a statement means, on the server at `place`."""
+    verb, server = what.split(maxsplit=1)[0], f"PostgreSQL at {place}"
+    state = _state(error)
+    details = {name: text.decode("utf-8", "replace") for name, text in getattr(error, "details", None) or ()}
+    reason = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("ERROR:")[2].strip().split("\n")[0]
+    reason = reason or str(error).split("\n")[0]
+    more = details.get("PG_DIAG_MESSAGE_DETAIL", "")
+    message = f"{reason}. {more}".rstrip()
+    if state.startswith(_ROW):
+        return RowRefusedError(message)
+    if state.startswith(_PASSING) or (not state and _PASSES.search(str(error))):
+        passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
+        return passing(f"{server} could not run {verb}: {reason}.", next_step=_AGAIN)
+    if state.startswith(_PERMISSION):
+        return DatabasePermissionError(
+            f"{server} does not allow {verb}: {reason}.", next_step="Grant the privilege, and restart the task."
+        )
+    if state.startswith(_MISSING) or "does not exist" in reason:
+        return TableMissingError(
+            f"{server} does not find what {verb} names: {reason}.",
+            next_step="Create it, or correct the names of tables in the configuration, and restart the task.",
+        )
+    if state.startswith(_MISMATCH):
+        return TableMismatchError(
+            f"The table in {server} does not fit: {reason}.",
+            next_step="Correct the table or pk.fields, and restart the task.",
+        )
+    return DatabaseError(
+        f"{server} refuses {verb}: {message} (SQLSTATE {state or 'unknown'}).",
+        next_step="Correct the cause, and restart the task.",
+    )
+
+
+def _state(error: Any) -> str:
+    return getattr(error, "sqlstate", None) or ""

@@ -1,1 +1,0 @@
-"""SparkSource: tables and formats of Spark that get new rows."""

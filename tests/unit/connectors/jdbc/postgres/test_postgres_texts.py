@@ -1,0 +1,124 @@
+"""What the PostgreSQL sink makes of URLs, messages, names and types."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from adbc_driver_manager import AdbcStatusCode, ProgrammingError
+
+from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.connectors.jdbc.postgres.target import PostgresTarget
+from connectx.connectors.jdbc.postgres.types import arrow_type
+from connectx.connectors.jdbc.target import TargetSettings, split_name
+from connectx.connectors.shared.postgres import connect_error, identifier, libpq_uri, literal, shown_place, typed_error
+from connectx.errors.databases import (
+    DatabaseError,
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    TableMismatchError,
+)
+
+URI = "postgresql://u:secret@db.example:5432/flights"
+SERVER = 'IO: [libpq] Failed to connect: connection to server at "db.example" (10.0.0.1), port 5432 failed: '
+
+
+@pytest.mark.parametrize(
+    ("url", "user", "password", "uri"),
+    [
+        ("postgresql://h/d", None, None, "postgresql://h/d?connect_timeout=10"),
+        (
+            "jdbc:postgresql://h/d?ssl=1",
+            "me",
+            "p w&?",
+            "postgresql://h/d?ssl=1&user=me&password=p%20w%26%3F&connect_timeout=10",
+        ),
+        ("postgresql://h/d?connect_timeout=1", "me", None, "postgresql://h/d?connect_timeout=1&user=me"),
+    ],
+)
+def test_a_url_becomes_a_libpq_uri(url: str, user: str | None, password: str | None, uri: str) -> None:
+    assert libpq_uri(url, user, password) == uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        (URI, "db.example:5432/flights"),
+        ("postgresql://u@/flights?host=/run/pg&password=secret", "/run/pg/flights"),
+        ("postgresql:///flights", "the local socket/flights"),
+    ],
+)
+def test_a_place_is_shown_without_secrets(uri: str, place: str) -> None:
+    assert shown_place(uri) == place
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (SERVER + "Connection refused", DatabaseUnavailableError),
+        (SERVER + "FATAL:  the database system is starting up", DatabaseUnavailableError),
+        (SERVER + "FATAL:  the database system is shutting down", DatabaseUnavailableError),
+        (SERVER + "FATAL:  sorry, too many clients already", DatabaseUnavailableError),
+        ('could not translate host name "nowhere" to address', DatabaseUnavailableError),
+        (SERVER + 'FATAL:  database "flights" does not exist', DatabaseError),
+        (SERVER + 'FATAL:  password authentication failed for user "u"', DatabasePermissionError),
+        (SERVER + "fe_sendauth: no password supplied", DatabasePermissionError),
+        ('missing "=" after "u:secret@h" in connection info string', DatabaseError),
+        ('invalid port number: "secret"', DatabaseError),
+    ],
+)
+def test_a_failed_connection_is_final_or_passes_and_hides_secrets(message: str, kind: type[Exception]) -> None:
+    error = connect_error(message, URI)
+    assert type(error) is kind
+    assert error.retriable is (kind is DatabaseUnavailableError)
+    assert "secret" not in str(error)
+    assert error.next_step
+
+
+@pytest.mark.parametrize(
+    ("state", "recorded"),
+    [
+        ("40001", "PostgreSQL at h:5432/shop could not run INSERT: no. "),
+        ("42501", "PostgreSQL at h:5432/shop does not allow INSERT: no. "),
+        ("42P01", "PostgreSQL at h:5432/shop does not find what INSERT names: no. "),
+        ("42703", "The table in PostgreSQL at h:5432/shop does not fit: no. "),
+        ("XX000", "PostgreSQL at h:5432/shop refuses INSERT: no. (SQLSTATE XX000). "),
+    ],
+)
+def test_a_failed_statement_is_named_with_its_server(state: str, recorded: str) -> None:
+    details = [("PG_DIAG_MESSAGE_PRIMARY", b"no")]
+    failed = ProgrammingError("failed", status_code=AdbcStatusCode.UNKNOWN, sqlstate=state, details=details)
+    error = typed_error(failed, "INSERT INTO t VALUES (1)", "h:5432/shop")
+    assert str(error) == recorded + error.next_step
+    assert error.next_step
+
+
+def test_names_and_texts_are_quoted() -> None:
+    assert identifier('a"b') == '"a""b"'
+    assert literal("it's") == "'it''s'"
+    assert literal(7) == "7"
+    assert literal(None) == "NULL"
+
+
+def test_a_table_is_named_by_its_topic_whose_dots_stay() -> None:
+    assert split_name("${topic}", "a.b", "public") == ("public", "a.b")
+    assert split_name("s_${topic}.t", "x", "public") == ("s_x", "t")
+
+
+def test_types_that_copy_takes() -> None:
+    assert arrow_type("numeric(12,3)") == pa.decimal128(12, 3)
+    assert arrow_type("character varying(5)") == pa.string()
+    assert arrow_type("timestamp with time zone") == pa.timestamp("us", "UTC")
+    assert [arrow_type(kind) for kind in ("numeric", "numeric(50,2)", "uuid", "jsonb", "integer[]", "inet")] == [
+        None
+    ] * 6
+
+
+def test_a_table_is_made_for_the_columns_of_the_records() -> None:
+    rows = pa.table({"id": pa.array([1], pa.int32()), "at": pa.array([1], pa.timestamp("us", "UTC")), "x": ["y"]})
+    target = PostgresTarget(TargetSettings(DatabaseSettings("postgresql://h/d")))
+    assert target.create("public", "t", rows, ["id"]) == (
+        'CREATE TABLE IF NOT EXISTS "public"."t" ("id" integer NOT NULL, "at" timestamp with time zone, "x" text, '
+        'PRIMARY KEY ("id"))'
+    )
+    with pytest.raises(TableMismatchError, match="no column type for field x"):
+        target.create("public", "t", pa.table({"x": [[1]]}), [])
