@@ -237,15 +237,15 @@ class Cluster(FaultVerbs, ConnectCluster):
         }
 
     def record(self, path: str | Path) -> Path:
-        """Write the latest steps of each worker's core to a file that `connectx replay --core` replays.
+        """Write the latest steps of each worker's cores to a file that `connectx replay --core` replays.
 
         It contains no secrets: see docs/recordings.md. Worker processes that have ended are left out.
 
         Raises:
             RecordingError: the file cannot be written, or no worker keeps its steps.
         """
-        found = [worker.recording("cluster.record was called") for worker in self.workers]
-        recordings = [recording for recording in found if recording is not None]
+        reason = "cluster.record was called"
+        recordings = [recording for worker in self.workers for recording in worker.recordings(reason)]
         if not recordings:
             raise RecordingError(
                 "No worker of this cluster keeps the steps of its core.",

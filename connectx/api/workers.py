@@ -18,7 +18,7 @@ from connectx.model.ids import TaskId
 from connectx.views import Form, Listed, text_table
 
 if TYPE_CHECKING:
-    from connectx.core.invariants import BrokenRule
+    from connectx.core.rules import BrokenRule
     from connectx.history.folds.lost import LostWork
     from connectx.kafka.broker.gate import Direction, Gate
     from connectx.recording.file import Recording
@@ -145,9 +145,9 @@ class Worker:
         """
         return Listed(self._handle.check(), "broken rules of the worker's core")
 
-    def recording(self, reason: str) -> Recording | None:
-        """Return the latest steps of its core, without secrets; None if it keeps none."""
-        return self._handle.recording(reason)
+    def recordings(self, reason: str) -> tuple[Recording, ...]:
+        """Return the latest steps of its core, its tasks and its clients, without secrets; empty if it keeps none."""
+        return self._handle.recordings(reason)
 
     def kill(self) -> None:
         """End it without leaving the group: connections drop, nothing is committed or aborted. Nothing if it has ended.

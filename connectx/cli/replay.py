@@ -39,7 +39,7 @@ def replay(
 ) -> None:
     """Print the story of a saved history, with its verdict. The exit code is 1 when the verdict is invalid.
 
-    With --core, show the first step of each worker that fails, breaks a rule, or orders something else than was
+    With --core, show the first step of each core that fails, breaks a rule, or orders something else than was
     recorded. The exit code is 1 if there is one.
 
     Without --topic the verdict covers the history alone and is unknown at best, because no data was read.
@@ -103,9 +103,10 @@ def _replay_cores(path: Path, to_test: Path | None, as_json: bool) -> None:
     results = [(one, first_difference(one), tuple(late_answers(one))) for one in read_recordings(path)]
     written = None if to_test is None else write_test(path, to_test)
     if as_json:
-        workers = [
+        cores = [
             {
-                "worker": recording.worker,
+                "kind": recording.kind,
+                "name": recording.name,
                 "reason": recording.reason,
                 "steps": len(recording.entries),
                 "late": list(late),
@@ -113,10 +114,11 @@ def _replay_cores(path: Path, to_test: Path | None, as_json: bool) -> None:
             }
             for recording, difference, late in results
         ]
-        typer.echo(_json({"workers": workers, "test": None if written is None else str(written)}))
+        typer.echo(_json({"cores": cores, "test": None if written is None else str(written)}))
     else:
         for recording, difference, late in results:
-            typer.echo(f"{recording.worker}: {len(recording.entries):,} steps, {len(late):,} late answers were ignored")
+            steps = f"{len(recording.entries):,} steps, {len(late):,} late answers were ignored"
+            typer.echo(f"{recording.kind} {recording.name}: {steps}")
             if recording.reason:
                 typer.echo(f"  written because {recording.reason}")
             typer.echo("  each step is as recorded" if difference is None else f"  {difference}")

@@ -6,7 +6,7 @@ invariants of exactly-once delivery, which compare several workers and Kafka, ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, assert_never
@@ -20,6 +20,7 @@ from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
 from connectx.core.pending import RequestRead
 from connectx.core.requests import RequestHandler
+from connectx.core.rules import BrokenRule, Rules, broken_rules, gone_back
 from connectx.core.signals import FencingOrigin, LocalWaiter, RequestOrigin, RequestWaiter
 from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
 from connectx.core.timer_keys import (
@@ -33,7 +34,6 @@ from connectx.core.timer_keys import (
     TimerKey,
     WorkerTimer,
 )
-from connectx.views import Shown
 
 
 class Rule(StrEnum):
@@ -56,17 +56,6 @@ class Rule(StrEnum):
     MEMBER_GOES_ON = "a member that waits for the coordinator has a pending request or a timer"
     STOPPED_IS_EMPTY = "a stopped worker has no work, no pending request and no place in the group"
     NEVER_BACK = "time, the config offset and the numbers that were given never go back"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class BrokenRule(Shown):
-    """A rule that does not hold, and what was found instead."""
-
-    rule: Rule
-    found: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +86,7 @@ class Parts(Protocol):
 
 
 def marks_of(core: Parts) -> Marks:
-    """Return what `broken_rules` compares after the next step."""
+    """Return what `broken_by` compares after the next step."""
     context, member = core.context, core.membership
     return Marks(
         now_ms=context.now_ms,
@@ -110,21 +99,15 @@ def marks_of(core: Parts) -> Marks:
     )
 
 
-def broken_rules(core: Parts, before: Marks | None = None) -> tuple[BrokenRule, ...]:
+def broken_by(core: Parts, before: Marks | None = None) -> tuple[BrokenRule, ...]:
     """Return the rules that do not hold, none for a sound core.
 
     Args:
         core: the parts of a core between two steps.
         before: marks from before the last step, to find values that went back.
     """
-    found = [BrokenRule(rule, detail) for rule, check in _CHECKS.items() for detail in check(core)]
-    if before is not None:
-        after = marks_of(core)
-        for name in Marks.__slots__:
-            was, now = getattr(before, name), getattr(after, name)
-            if now < was:
-                found.append(BrokenRule(Rule.NEVER_BACK, f"{name} went from {was} to {now}"))
-    return tuple(found)
+    back = () if before is None else gone_back(Rule.NEVER_BACK, before, marks_of(core))
+    return (*broken_rules(_RULES, core), *back)
 
 
 def _assigned_only(core: Parts) -> Iterator[str]:
@@ -385,7 +368,7 @@ def _stopped_is_empty(core: Parts) -> Iterator[str]:
         yield f"the member is {core.membership.state}"
 
 
-_CHECKS: Final[Mapping[Rule, Callable[[Parts], Iterator[str]]]] = {
+_RULES: Final[Rules[Rule, Parts]] = {
     Rule.ASSIGNED_ONLY: _assigned_only,
     Rule.NEWEST_CONFIGS: _newest_configs,
     Rule.OWN_INSTANCE: _own_instance,

@@ -38,7 +38,7 @@ from connectx.core.group_messages import (
     SyncGroupReplied,
 )
 from connectx.core.ignored import NotPending, TimerReplaced, WorkerIsOver
-from connectx.core.invariants import BrokenRule, Marks, broken_rules, marks_of
+from connectx.core.invariants import Marks, broken_by, marks_of
 from connectx.core.messages import (
     Answer,
     ConfigReadToEnd,
@@ -85,6 +85,7 @@ from connectx.core.pending import (
     TaskRead,
 )
 from connectx.core.requests import RequestHandler
+from connectx.core.rules import BrokenRule
 from connectx.core.settings import CoreSettings
 from connectx.core.signals import (
     AssignmentReceived,
@@ -225,7 +226,7 @@ class WorkerCore:
         Args:
             before: `marks` from before the last step, to find values that went back.
         """
-        return broken_rules(self, before)
+        return broken_by(self, before)
 
     def marks(self) -> Marks:
         """Return the values that never go back, for `check` after the next step."""

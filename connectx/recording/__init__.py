@@ -1,1 +1,1 @@
-"""Recordings of a worker's core, its stimuli and effects, for replay. See docs/recordings.md."""
+"""Recordings of cores, their stimuli and effects, for replay. See docs/recordings.md."""

@@ -1,4 +1,4 @@
-"""Recordings in a file: JSON lines, a header, the core's state and a line for each step, for each worker in turn.
+"""Recordings in a file: JSON lines, a header, the core's state and a line for each step, for each core in turn.
 
 The format has a version. It holds no code: reading a file makes values of the core's own classes and nothing else.
 """
@@ -10,40 +10,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from connectx.errors.history import RecordingError
-from connectx.model.worker_config import WorkerConfig
-from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Form, Shown, masked_text
 
 FORMAT: Final = "connectx-core-recording"
-VERSION: Final = 2
-
-SETTINGS: Final = tuple(
-    key.name
-    for key in (
-        WorkerKeys.group_id,
-        WorkerKeys.connect_protocol,
-        WorkerKeys.exactly_once_source_support,
-        WorkerKeys.transactional_id,
-        WorkerKeys.session_timeout_ms,
-        WorkerKeys.heartbeat_interval_ms,
-        WorkerKeys.rebalance_timeout_ms,
-        WorkerKeys.retry_backoff_ms,
-        WorkerKeys.retry_backoff_max_ms,
-        WorkerKeys.worker_sync_timeout_ms,
-        WorkerKeys.worker_unsync_backoff_ms,
-        WorkerKeys.scheduled_rebalance_max_delay_ms,
-        WorkerKeys.task_shutdown_graceful_timeout_ms,
-        WorkerKeys.inter_worker_key_ttl_ms,
-        WorkerKeys.inter_worker_key_size,
-        WorkerKeys.inter_worker_key_generation_algorithm,
-        WorkerKeys.topic_tracking_enable,
-        WorkerKeys.topic_tracking_allow_reset,
-    )
-)
-"""Settings of a worker that its core reads. No other is in a recording."""
+VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,7 +28,7 @@ class Entry(Shown):
         stimulus: what the core was given.
         effects: what it ordered; None if it raised an error.
         ignored: why it ignored the stimulus, as a late answer; None if it did not.
-        signatures: what the checks of signatures in this step returned, in order.
+        answers: what functions that the core called in this step returned, in order.
         error: what it raised.
     """
 
@@ -63,34 +36,39 @@ class Entry(Shown):
     stimulus: Any
     effects: list[Any] | None
     ignored: str | None = None
-    signatures: tuple[Any, ...] = ()
+    answers: tuple[Any, ...] = ()
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Recording(Shown):
-    """Steps of one worker's core, from a state on.
+    """Steps of one core, from a state on.
 
     Attributes:
-        worker: the worker's name.
-        url: its advertised URL.
-        settings: values of `SETTINGS` that were given, by key.
+        kind: name of the kind of core, of `connectx.recording.kinds`.
+        name: the worker's name; that of a task's or client's core begins with it.
+        settings: what the core decides by, as JSON values.
         state: the core's state before the first step, as JSON values.
         entries: the steps.
-        types: connector class to source, sink or unknown, as the worker saw them.
+        known: what functions of the settings returned, by question.
         reason: why the recording was written.
     """
 
-    worker: str
-    url: str
-    settings: Mapping[str, str]
+    kind: str
+    name: str
+    settings: Any
     state: Any
     entries: tuple[Entry, ...]
-    types: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
 
     def _shown(self) -> Form:
-        facts = {"worker": self.worker, "steps": len(self.entries), "reason": masked_text(self.reason)}
+        facts = {
+            "kind": self.kind,
+            "name": self.name,
+            "steps": len(self.entries),
+            "reason": masked_text(self.reason),
+        }
         return Form("Recording", facts)
 
     def lines(self) -> Iterator[str]:
@@ -98,22 +76,17 @@ class Recording(Shown):
         header = {
             "format": FORMAT,
             "version": VERSION,
-            "worker": self.worker,
-            "url": self.url,
+            "kind": self.kind,
+            "name": self.name,
             "reason": self.reason,
-            "settings": dict(self.settings),
-            "types": dict(self.types),
+            "settings": self.settings,
+            "known": dict(self.known),
             "steps": len(self.entries),
         }
         yield json_text(header)
         yield json_text({"state": self.state})
         for entry in self.entries:
             yield entry_text(entry)
-
-
-def settings_of(config: WorkerConfig) -> dict[str, str]:
-    """Return the settings that a recording holds."""
-    return {name: config.originals[name] for name in SETTINGS if name in config.originals}
 
 
 def json_text(value: Any) -> str:
@@ -126,8 +99,8 @@ def entry_text(entry: Entry) -> str:
     content: dict[str, Any] = {"at_ms": entry.at_ms, "stimulus": entry.stimulus, "effects": entry.effects}
     if entry.ignored is not None:
         content["ignored"] = entry.ignored
-    if entry.signatures:
-        content["signatures"] = list(entry.signatures)
+    if entry.answers:
+        content["answers"] = list(entry.answers)
     if entry.error is not None:
         content["error"] = entry.error
     return json_text(content)
@@ -140,8 +113,7 @@ def write_recordings(path: Path, recordings: Iterable[Recording]) -> Path:
         RecordingError: the file cannot be written.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
+        with open_owned(path) as file:
             for recording in recordings:
                 file.writelines(f"{line}\n" for line in recording.lines())
     except OSError as error:
@@ -150,6 +122,19 @@ def write_recordings(path: Path, recordings: Iterable[Recording]) -> Path:
             next_step="Name a file in a folder that you may write to.",
         ) from error
     return path
+
+
+def open_owned(path: Path) -> IO[str]:
+    """Open a file to write ASCII text that only its owner can read, also if the file exists; OSError if it cannot."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    file = open(descriptor, "w", encoding="ascii")  # noqa: SIM115 - the caller closes it
+    try:
+        os.fchmod(descriptor, 0o600)  # before anything is written
+        file.truncate(0)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def read_recordings(path: Path) -> tuple[Recording, ...]:
@@ -185,7 +170,7 @@ def recordings_of(lines: Sequence[str], path: str) -> tuple[Recording, ...]:
                 raise _broken(path, len(lines), f"{end - len(lines)} lines are missing after it")
             entries = tuple(entry_of(_object(path, number, lines[number])) for number in range(at + 2, end))
             state = _object(path, at + 1, lines[at + 1])["state"]
-            named = {name: header[name] for name in ("worker", "url", "settings", "types", "reason")}
+            named = {name: header[name] for name in ("kind", "name", "settings", "known", "reason")}
         except (KeyError, TypeError) as error:
             raise _broken(path, at + 1, f"{error} is missing or of a wrong type in its recording") from error
         found.append(Recording(state=state, entries=entries, **named))
@@ -197,9 +182,9 @@ def recordings_of(lines: Sequence[str], path: str) -> tuple[Recording, ...]:
 
 def entry_of(content: Mapping[str, Any]) -> Entry:
     """Inverse of `entry_text` after JSON parsing; KeyError if a field is missing."""
-    signatures = tuple(content.get("signatures", ()))
+    answers = tuple(content.get("answers", ()))
     ignored, error = content.get("ignored"), content.get("error")
-    return Entry(content["at_ms"], content["stimulus"], content["effects"], ignored, signatures, error)
+    return Entry(content["at_ms"], content["stimulus"], content["effects"], ignored, answers, error)
 
 
 def _object(path: str, number: int, line: str) -> dict[str, Any]:

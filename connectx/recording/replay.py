@@ -1,19 +1,18 @@
-"""Steps the real core through a recording, to the first step that fails or differs from it."""
+"""Steps a real core through its recording, to the first step that fails or differs from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from connectx.core.settings import CoreSettings
-from connectx.core.worker import WorkerCore
 from connectx.errors.history import RecordingError
-from connectx.errors.plugins import ConfigError
-from connectx.model.states import ConnectorType
-from connectx.model.worker_config import WorkerConfig, own_kafka_config
-from connectx.recording.codec import agree, decode, encode, shown
+from connectx.recording.codec import agree, shown
 from connectx.recording.file import Entry, Recording
+from connectx.recording.kind import Answers, Core, CoreKind
+from connectx.recording.kinds import KINDS
+
+_OF_ANOTHER_VERSION: Final = (ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Difference:
     """The first step of a replay that is not sound, or not as recorded.
 
     Attributes:
-        worker: whose core it is.
+        core: name of the recording.
         step: number of the step, from 1.
         at_ms: the core's clock in that step.
         stimulus: what the core was given, as text.
@@ -30,7 +29,7 @@ class Difference:
         ordered: the effects that were ordered and not recorded, as text.
     """
 
-    worker: str
+    core: str
     step: int
     at_ms: int
     stimulus: str
@@ -39,7 +38,7 @@ class Difference:
     ordered: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.worker}, step {self.step} at {self.at_ms} ms: {self.found}", f"  given:    {self.stimulus}"]
+        lines = [f"{self.core}, step {self.step} at {self.at_ms} ms: {self.found}", f"  given:    {self.stimulus}"]
         lines += [f"  recorded: {effect}" for effect in self.recorded]
         lines += [f"  ordered:  {effect}" for effect in self.ordered]
         return "\n".join(lines)
@@ -53,25 +52,25 @@ def first_difference(recording: Recording, *, sentences: bool = True) -> Differe
     Raises:
         RecordingError: the recording is of another version, or was changed.
     """
-    signatures: list[Any] = []
-    core = WorkerCore(_settings(recording, signatures))
-    try:
-        core.restore(decode(recording.state))
-    except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(recording, "state", error) from error
+    kind = KINDS.get(recording.kind)
+    if kind is None:
+        raise _unreadable(recording, "header", ValueError(f"the kind {recording.kind!r} is not known"))
+    codec = kind.codec
+    answers = Answers(recording.known)
+    core = _started(recording, kind, answers)
     for number, entry in enumerate(recording.entries, start=1):
         try:
-            stimulus = decode(entry.stimulus)
-        except (ValueError, KeyError, TypeError) as error:
+            stimulus = codec.decode(entry.stimulus)
+        except _OF_ANOTHER_VERSION as error:
             raise _unreadable(recording, f"step {number}", error) from error
-        signatures[:] = entry.signatures
+        answers.given = list(entry.answers)
         before = core.marks()
-        named = recording.worker, number, entry.at_ms, shown(entry.stimulus)
+        named = recording.name, number, entry.at_ms, shown(entry.stimulus)
         try:
             step = core.handle(stimulus, entry.at_ms)
         except Exception as error:  # whatever it is, it is what the replay looks for
             return Difference(*named, found=f"the core raises {type(error).__name__}: {error}")
-        ordered = [encode(effect) for effect in step.effects]
+        ordered = [codec.encode(effect) for effect in step.effects]
         if entry.effects is not None and not agree(entry.effects, ordered, sentences):
             return _of_effects(named, entry, ordered, sentences)
         if entry.effects is not None and (entry.ignored is None) != (step.ignored is None):
@@ -79,6 +78,19 @@ def first_difference(recording: Recording, *, sentences: bool = True) -> Differe
         if broken := core.check(before):
             return Difference(*named, found=f"a rule is broken: {'; '.join(map(str, broken))}")
     return None
+
+
+def _started(recording: Recording, kind: CoreKind[Any, Any], answers: Answers) -> Core:
+    """The core before the first step."""
+    try:
+        core: Core = kind.make(kind.read(recording.settings, answers))
+    except _OF_ANOTHER_VERSION as error:
+        raise _unreadable(recording, "header", error) from error
+    try:
+        core.restore(kind.codec.decode(recording.state))
+    except _OF_ANOTHER_VERSION as error:
+        raise _unreadable(recording, "state", error) from error
+    return core
 
 
 def late_answers(recording: Recording) -> Iterator[str]:
@@ -101,25 +113,8 @@ def _of_effects(named: tuple[str, int, int, str], entry: Entry, ordered: list[An
     return Difference(*named, found=found, recorded=only_recorded, ordered=only_ordered)
 
 
-def _settings(recording: Recording, signatures: list[Any]) -> CoreSettings:
-    """Settings whose functions answer as they did when the recording was made."""
-
-    def type_of(config: Mapping[str, str | None]) -> ConnectorType:
-        return ConnectorType(recording.types.get(config.get("connector.class") or "", "unknown"))
-
-    def check_signature(*of_request: object) -> tuple[int, str] | None:
-        refusal = signatures.pop(0) if signatures else None
-        return None if refusal is None else (refusal[0], refusal[1])
-
-    try:
-        worker = WorkerConfig.parse(own_kafka_config({"bootstrap.servers": "recorded:9092", **recording.settings}))
-    except ConfigError as error:
-        raise _unreadable(recording, "header", error) from error
-    return CoreSettings(recording.url, worker, type_of, check_signature)
-
-
 def _unreadable(recording: Recording, what: str, error: Exception) -> RecordingError:
     return RecordingError(
-        f"The {what} of the recording of {recording.worker} cannot be replayed: {error}.",
+        f"The {what} of the recording of {recording.name} cannot be replayed: {error}.",
         next_step="Replay it with the version of connectx that wrote it.",
     )

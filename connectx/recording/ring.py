@@ -9,65 +9,64 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic
 
-from connectx.core.context import WorkerPhase
-from connectx.core.messages import ConfigRecordRead, StatusRecordRead, Stimulus, WorkerStep
-from connectx.core.settings import CoreSettings
-from connectx.core.worker import WorkerCore
-from connectx.model.config_records import SessionKeyRecord
-from connectx.model.states import ConnectorType
-from connectx.recording.codec import Mask, encode
-from connectx.recording.file import Entry, Recording, entry_of, entry_text, settings_of
+from connectx.recording.codec import Mask, shown
+from connectx.recording.file import Entry, Recording, entry_of, entry_text
+from connectx.recording.kind import Answers, CoreKind, CoreT, SettingsT
+
+_STORY_STEPS: Final = 8
+_STORY_CHARS: Final = 300
 
 
 @dataclass(slots=True)
-class _Segment:
+class _Segment(Generic[CoreT]):
     """Steps that follow each other, and the core before the first of them."""
 
-    core: WorkerCore
+    core: CoreT
     lines: list[str] = field(default_factory=list)
     size: int = 0
 
 
-class RecordedCore:
-    """A `WorkerCore` with a recording of its latest steps. One thread calls `handle`, any thread `recording`.
-
-    The recording begins when the worker has read the internal topics: what it reads before is in the state.
+class RecordedCore(Generic[CoreT]):
+    """A core with a recording of its latest steps. One thread at a time calls `handle`, any thread `recording`.
 
     Args:
-        worker: the worker's name.
+        kind: of the core.
+        name: the worker's name; that of a task's or client's core begins with it.
         settings: settings of the core.
         max_bytes: size of the recorded steps, without the two states; 0 records nothing.
         mask: hides secrets; without it the recording holds all configurations.
     """
 
-    def __init__(self, worker: str, settings: CoreSettings, max_bytes: int, mask: Mask | None) -> None:
-        self._worker = worker
-        self._given = settings
+    def __init__(
+        self, kind: CoreKind[SettingsT, CoreT], name: str, settings: SettingsT, max_bytes: int, mask: Mask | None
+    ) -> None:
+        self.name = name
+        self._kind: CoreKind[Any, CoreT] = kind
+        self._settings = settings
         self._max_bytes = max_bytes
         self._mask = mask
-        self._types: dict[str, str] = {}
-        self._signatures: list[Any] = []
-        self._segments: list[_Segment] = []
+        self._answers = Answers()
+        self._segments: list[_Segment[CoreT]] = []
         self._lock = threading.Lock()
-        self.core = WorkerCore(
-            replace(settings, connector_type_of=self._connector_type, check_signature=self._check_signature)
-        )
+        self.core = kind.make(kind.listening(settings, self._answers))
 
-    def handle(self, stimulus: Stimulus, now_ms: int) -> WorkerStep:
-        """As `WorkerCore.handle`; the step is recorded, also if it raises an error."""
-        is_reading = self.core.context.phase is WorkerPhase.STARTING and not self._segments
-        if self._max_bytes == 0 or (is_reading and isinstance(stimulus, ConfigRecordRead | StatusRecordRead)):
+    def handle(self, stimulus: Any, now_ms: int) -> Any:
+        """As the core's `handle`; the step is recorded.
+
+        An error that the core raises is recorded, too, and gets the latest steps as a note.
+        """
+        if self._max_bytes == 0 or not (self._segments or self._kind.begins(self.core, stimulus)):
             return self.core.handle(stimulus, now_ms)
         segment = self._segment()
-        self._signatures = []
+        self._answers.given = []
         try:
             step = self.core.handle(stimulus, now_ms)
         except Exception as error:
             self._keep(segment, stimulus, now_ms, None, f"{type(error).__name__}: {error}")
+            error.add_note(self._story())
             raise
         self._keep(segment, stimulus, now_ms, step, None)
         return step
@@ -76,20 +75,19 @@ class RecordedCore:
         """Return what is recorded, None before the first step."""
         with self._lock:
             segments = [(segment.core, tuple(segment.lines)) for segment in self._segments]
-            types = dict(self._types)
         if not segments:
             return None
         return Recording(
-            worker=self._worker,
-            url=self._given.url,
-            settings=settings_of(self._given.worker),
-            state=encode(segments[0][0].state(), self._mask),
+            kind=self._kind.name,
+            name=self.name,
+            settings=self._kind.written(self._settings, self._mask),
+            state=self._kind.codec.encode(segments[0][0].state(), self._mask),
             entries=tuple(entry_of(json.loads(line)) for _, lines in segments for line in lines),
-            types=types,
+            known=self._answers.known,
             reason=reason,
         )
 
-    def _segment(self) -> _Segment:
+    def _segment(self) -> _Segment[CoreT]:
         if self._segments and self._segments[-1].size < self._max_bytes // 2:
             return self._segments[-1]
         segment = _Segment(copy.deepcopy(self.core))
@@ -97,27 +95,21 @@ class RecordedCore:
             self._segments = [*self._segments[-1:], segment]
         return segment
 
-    def _keep(
-        self, segment: _Segment, stimulus: Stimulus, now_ms: int, step: WorkerStep | None, error: str | None
-    ) -> None:
-        effects = None if step is None else [encode(effect, self._mask) for effect in step.effects]
+    def _keep(self, segment: _Segment[CoreT], stimulus: Any, now_ms: int, step: Any, error: str | None) -> None:
+        encode, mask = self._kind.codec.encode, self._mask
+        effects = None if step is None else [encode(effect, mask) for effect in step.effects]
         ignored = None if step is None or step.ignored is None else str(step.ignored)
-        signatures = tuple(self._signatures)
-        line = entry_text(Entry(now_ms, encode(stimulus, self._mask), effects, ignored, signatures, error))
+        answers = tuple(self._answers.given)
+        line = entry_text(Entry(now_ms, encode(stimulus, mask), effects, ignored, answers, error))
         with self._lock:
             segment.lines.append(line)
             segment.size += len(line)
 
-    def _connector_type(self, config: Mapping[str, str | None]) -> ConnectorType:
-        found, name = self._given.connector_type_of(config), config.get("connector.class") or ""
-        if self._types.get(name) != found.value:
-            with self._lock:
-                self._types[name] = found.value
-        return found
-
-    def _check_signature(
-        self, key: SessionKeyRecord | None, body: bytes, signature: str | None, algorithm: str | None
-    ) -> tuple[int, str] | None:
-        refusal = self._given.check_signature(key, body, signature, algorithm)
-        self._signatures.append(refusal)
-        return refusal
+    def _story(self) -> str:
+        lines = [line for segment in self._segments for line in segment.lines][-_STORY_STEPS:]
+        story = [f"The last {len(lines)} steps of the {self._kind.name} {self.name}:"]
+        for entry in (entry_of(json.loads(line)) for line in lines):
+            stimulus = shown(entry.stimulus)[:_STORY_CHARS]
+            ends = f"raised {entry.error}" if entry.effects is None else f"ordered {shown(entry.effects)}"
+            story.append(f"  at {entry.at_ms} ms {stimulus} {ends[:_STORY_CHARS]}")
+        return "\n".join(story)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Final
 
 from connectx.errors.history import RecordingError
+from connectx.recording.file import open_owned
 
-_TEST: Final = '''"""Replays a recording of workers' cores: `connectx replay --core {name} --to-test {test}`."""
+_TEST: Final = '''"""Replays recorded cores: `connectx replay --core {name} --to-test {test}`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from connectx.recording.replay import first_difference
 RECORDINGS = read_recordings(Path(__file__).with_name("{name}"))
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.worker)
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.name)
 def test_each_step_of_the_core_is_sound_and_as_recorded(recording: Recording) -> None:
     difference = first_difference(recording)
     assert difference is None, str(difference)
@@ -40,7 +40,8 @@ def write_test(recording: Path, test: Path) -> Path:
         with test.open("x", encoding="utf-8") as file:
             file.write(_TEST.format(name=beside.name, test=test.name))
         if not (beside.exists() and beside.samefile(recording)):
-            shutil.copyfile(recording, beside)
+            with open_owned(beside) as copy:
+                copy.write(recording.read_text(encoding="ascii"))
     except OSError as error:
         raise RecordingError(
             f"The test could not be written to {test}: {error.strerror}.",

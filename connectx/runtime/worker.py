@@ -27,7 +27,6 @@ from connectx.core.group_messages import (
     SendLeaveGroup,
     SendSyncGroup,
 )
-from connectx.core.invariants import BrokenRule
 from connectx.core.messages import (
     AbandonConfigWrites,
     BeginTask,
@@ -64,8 +63,10 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.rest_views import worker as worker_view
+from connectx.core.rules import BrokenRule
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
+from connectx.core.worker import WorkerCore
 from connectx.errors.base import ConnectxError
 from connectx.errors.clusters import WorkerStoppedError
 from connectx.kafka.group import GroupConnection
@@ -81,7 +82,9 @@ from connectx.plugins.registry import Plugins
 from connectx.protocol.signing import signature_error
 from connectx.recording.codec import Mask
 from connectx.recording.file import Recording, write_recordings
+from connectx.recording.recorder import Recorder
 from connectx.recording.ring import RecordedCore
+from connectx.recording.worker import WORKER
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.loggers import WorkerLoggers
@@ -165,7 +168,8 @@ class Worker:
             self._metrics, self._loggers,
         )  # fmt: skip
         self._rest = RestServer(self.ask, self._services, config, name=name)
-        self._recorded: RecordedCore | None = None
+        self._recorder = Recorder(config.recording_max_bytes, Mask(secrets.token_bytes(_SALT_BYTES)))
+        self._recorded: RecordedCore[WorkerCore] | None = None
         self._view: Mapping[str, Any] = {}
         self._heartbeat_ms: int | None = None
         self._replies: dict[int, Future[Reply]] = {}
@@ -181,8 +185,7 @@ class Worker:
         config, plugins = self._given.config, self._given.plugins
         try:
             settings = CoreSettings(self._rest.start(), config, plugins.connector_type, self._check_signature)
-            mask = Mask(secrets.token_bytes(_SALT_BYTES))
-            self._recorded = RecordedCore(self.name, settings, config.recording_max_bytes, mask)
+            self._recorded = self._recorder.worker(WORKER, self.name, settings)
             self._mailbox.start()
             self._group.start()
             self._topics.start()
@@ -361,22 +364,22 @@ class Worker:
             self._write_recording(f"a rule is broken: {'; '.join(map(str, broken))}")
         return broken
 
-    def recording(self, reason: str) -> Recording | None:
-        """Return the latest steps of its core, without secrets; None before its start and if none are kept."""
-        return None if self._recorded is None else self._recorded.recording(reason)
+    def recordings(self, reason: str) -> tuple[Recording, ...]:
+        """Return the latest steps of its core, its tasks and its clients, without secrets; empty before its start."""
+        return self._recorder.recordings(reason)
 
     def _write_recording(self, reason: str) -> None:
         """Write the recording to a new file of this user, and log where it is."""
         try:
-            if (recording := self.recording(reason)) is None:
+            if not (recordings := self.recordings(reason)):
                 return
             descriptor, path = tempfile.mkstemp(prefix=f"connectx-{self.name}-", suffix=".jsonl")
             os.close(descriptor)
-            write_recordings(Path(path), [recording])
+            write_recordings(Path(path), recordings)
         except (ConnectxError, OSError):  # the worker has a failure to report
             _log.warning("%s: its recording could not be written", self.name, exc_info=True)
         else:
-            steps = len(recording.entries)
+            steps = len(recordings[0].entries)
             _log.error("%s: %s. Its last %d steps: connectx replay --core %s", self.name, reason, steps, path)
 
     def _handle(self, stimulus: Posted) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from connectx.core.invariants import BrokenRule
+from connectx.core.rules import BrokenRule
 from connectx.model.ids import TaskId
 from connectx.recording.file import Recording
 
@@ -79,8 +79,8 @@ class WorkerHandle(Protocol):
     def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
         """Check the rules between the parts of its core; WorkerStoppedError if the core does not answer."""
 
-    def recording(self, reason: str) -> Recording | None:
-        """Return the latest steps of its core, without secrets; None if there are none."""
+    def recordings(self, reason: str) -> tuple[Recording, ...]:
+        """Return the latest steps of its core, its tasks and its clients, without secrets."""
 
     def start(self) -> None:
         """Start it and wait until it may join the group; raises ConnectxError if it cannot."""

@@ -166,8 +166,8 @@ class Child:
             if kind is Order.CHECK:
                 self._done(order, [[broken.rule.name, broken.found] for broken in worker.check(order["timeout_s"])])
             else:
-                recording = worker.recording(order["reason"])
-                self._done(order, [] if recording is None else list(recording.lines()))
+                recordings = worker.recordings(order["reason"])
+                self._done(order, [line for recording in recordings for line in recording.lines()])
         except ConnectxError as error:
             self._sender.send(News.DONE, id=order["id"], error=error.message)
 

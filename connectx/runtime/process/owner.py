@@ -22,7 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from connectx.core.invariants import BrokenRule, Rule
+from connectx.core.invariants import Rule
+from connectx.core.rules import BrokenRule
 from connectx.errors.base import ConnectxError
 from connectx.errors.clusters import WorkerFailedError, WorkerStoppedError
 from connectx.jvm.cache import OwnedDir
@@ -129,12 +130,12 @@ class ProcessWorker:
         found = self._inspect(Order.CHECK, timeout_s + _ANSWER_S, timeout_s=timeout_s)
         return tuple(BrokenRule(Rule[name], detail) for name, detail in found)
 
-    def recording(self, reason: str) -> Recording | None:
-        """Return the latest steps of its core, without secrets; None if it keeps none, or has ended."""
+    def recordings(self, reason: str) -> tuple[Recording, ...]:
+        """Return the latest steps of its cores, without secrets; empty if it keeps none, or has ended."""
         if not self.alive:
-            return None  # it went with its process, which wrote it to a file if it failed
+            return ()  # they went with its process, which wrote it to a file if it failed
         lines = self._inspect(Order.RECORDING, _ANSWER_S, reason=reason)
-        return recordings_of(lines, self.name)[0] if lines else None
+        return recordings_of(lines, self.name) if lines else ()
 
     def _inspect(self, order: Order, answer_s: float, **content: Any) -> list[Any]:
         if not self.alive:

@@ -33,7 +33,8 @@ from connectx.api.peek import DeadLetters, Record
 from connectx.api.transfer.exporter import Backup, Exported
 from connectx.api.transfer.importer import Imported, ImportReport
 from connectx.api.workers import Worker, Workers
-from connectx.core.invariants import BrokenRule, Rule
+from connectx.core.invariants import Rule
+from connectx.core.rules import BrokenRule
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.rates import LagSample
 from connectx.history.folds.rebalances import Rebalance, rebalances
@@ -292,7 +293,7 @@ MADE: dict[type, Callable[[], Any]] = {
     AuditInput: lambda: AUDITED,
     BrokenRule: lambda: BrokenRule(Rule.SIGNALS_ROUTED, f"{URL} {BAD}"),
     Entry: lambda: Entry(0, {"$": "TaskId", "connector": BAD}, []),
-    Recording: lambda: Recording(BAD, URL, {}, {}, (), {}, f"{URL} {BAD}"),
+    Recording: lambda: Recording(BAD, BAD, {}, {}, (), {}, f"{URL} {BAD}"),
     Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),
     Chaos: lambda: Chaos(NOTHING, NOTHING, (), seed=7, kinds=(BAD,), every_s=2, for_s=None, keep=1),
     ChaosFault: lambda: ChaosFault(1, "kill", BAD, 1.0, skipped=BAD),

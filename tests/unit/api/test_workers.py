@@ -10,7 +10,7 @@ import pytest
 
 from connectx.api.fault_origin import caused_by
 from connectx.api.workers import Worker
-from connectx.core.invariants import BrokenRule
+from connectx.core.rules import BrokenRule
 from connectx.errors.clusters import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Direction, Gate
@@ -48,8 +48,8 @@ class Elsewhere:
     def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
         return ()
 
-    def recording(self, reason: str) -> Recording | None:
-        return None
+    def recordings(self, reason: str) -> tuple[Recording, ...]:
+        return ()
 
     def start(self) -> None: ...
 

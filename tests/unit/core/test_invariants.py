@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -140,9 +141,9 @@ def working(mutant: Mutant) -> WorkerCore:
     return (leading() if mutant.leads else following()).core
 
 
-def broken_by(mutant: Mutant, core: WorkerCore) -> list[Rule]:
+def broken_by(mutant: Mutant, core: WorkerCore) -> list[StrEnum]:
     """The rules that the last of the stimuli breaks."""
-    broken: list[Rule] = []
+    broken: list[StrEnum] = []
     for number, stimulus in enumerate(mutant.stimuli):
         before = core.marks()
         core.handle(stimulus, 1_000 + number)

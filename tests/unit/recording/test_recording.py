@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -40,11 +40,12 @@ from connectx.model.causes import Cause
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord
 from connectx.model.states import TargetState
 from connectx.model.worker_keys import WorkerKeys
-from connectx.recording.codec import Mask, decode, encode, shown
-from connectx.recording.file import SETTINGS, Recording, read_recordings, write_recordings
+from connectx.recording.codec import Codec, Mask, shown
+from connectx.recording.file import Recording, read_recordings, write_recordings
 from connectx.recording.replay import first_difference, late_answers
 from connectx.recording.ring import RecordedCore
 from connectx.recording.to_test import write_test
+from connectx.recording.worker import SETTINGS, WORKER
 from tests.simulation.chaos import Chaos
 from tests.simulation.world import World
 from tests.support.worker_script import C0, SOURCE, leading, settings
@@ -52,16 +53,17 @@ from tests.support.worker_script import C0, SOURCE, leading, settings
 ROOT = Path(__file__).parents[3]
 MASK = Mask(b"salt")
 SECRET = "hunter2-is-not-in-the-file"
+encode, decode = WORKER.codec.encode, WORKER.codec.decode
 
 
-def recorded(max_bytes: int = 1 << 20, mask: Mask | None = MASK) -> RecordedCore:
+def recorded(max_bytes: int = 1 << 20, mask: Mask | None = MASK) -> RecordedCore[WorkerCore]:
     """A settled leader of connector c and its two tasks, whose steps are recorded from now on."""
-    core = RecordedCore("worker-1", settings(), max_bytes, mask)
+    core = RecordedCore(WORKER, "worker-1", settings(), max_bytes, mask)
     core.core.restore(leading().core.state())
     return core
 
 
-def some_steps(core: RecordedCore) -> Recording:
+def some_steps(core: RecordedCore[WorkerCore]) -> Recording:
     core.handle(Request(7, verbs.RestartTask("c", 0)), 1_000)
     core.handle(ConfigReadToEnd(2), 1_001)
     core.handle(TaskStopped(C0, 99), 1_002)
@@ -129,6 +131,15 @@ def test_a_file_names_only_classes_of_the_core_with_their_fields(value: Any) -> 
         decode(value)
 
 
+def test_classes_of_one_kind_of_core_have_different_names() -> None:
+    @dataclass
+    class TaskId:
+        number: int
+
+    with pytest.raises(TypeError, match="have the same name"):
+        Codec((messages.Stimulus, TaskId))
+
+
 def test_effects_are_shown_on_one_line() -> None:
     assert shown(encode(ConnectorStarted("c", 1, TargetState.PAUSED))) == (
         "ConnectorStarted(connector='c', instance=1, state='PAUSED', version=None)"
@@ -184,7 +195,7 @@ def test_all_settings_that_the_core_reads_are_recorded_and_no_others() -> None:
 
 
 def test_a_recording_begins_when_the_internal_topics_were_read() -> None:
-    core = RecordedCore("worker-1", settings(), 1 << 20, MASK)
+    core = RecordedCore(WORKER, "worker-1", settings(), 1 << 20, MASK)
     core.handle(ConfigRecordRead(0, ConnectorConfigRecord("c", SOURCE)), 1_000)
     assert core.recording("a test") is None
     core.handle(WorkerStarted(), 1_000)
@@ -282,11 +293,13 @@ def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkey
     with monkeypatch.context() as broken:
         broken.setattr(RequestHandler, "on_config_read", lambda *_: 1 // 0)
         core.handle(Request(7, verbs.RestartTask("c", 0)), 1_000)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError) as raised:
             core.handle(ConfigReadToEnd(2), 1_001)
         recording = core.recording("a test")
         assert recording is not None
         assert recording.entries[-1].error == "ZeroDivisionError: integer division or modulo by zero"
+        assert raised.value.__notes__[0].splitlines()[0] == "The last 2 steps of the worker worker-1:"
+        assert "ConfigReadToEnd(request_id=2, error=None) raised ZeroDivisionError" in raised.value.__notes__[0]
         difference = first_difference(recording)
         assert difference is not None
         assert difference.found == "the core raises ZeroDivisionError: integer division or modulo by zero"
@@ -298,10 +311,22 @@ def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkey
 
 
 def test_a_file_holds_the_recordings_of_all_workers_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    one, other = some_steps(recorded()), replace(some_steps(recorded()), worker="worker-2", reason="it failed")
+    one, other = some_steps(recorded()), replace(some_steps(recorded()), name="worker-2", reason="it failed")
     path = write_recordings(tmp_path / "cores.jsonl", [one, other])
     assert read_recordings(path) == (one, other)
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_file_that_others_could_read_is_written_over_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "cores.jsonl"
+    path.write_text("longer than a recording\n" * 1_000)
+    path.chmod(0o644)
+    assert read_recordings(write_recordings(path, [some_steps(recorded())]))
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    (tmp_path / "test_x.jsonl").touch(0o644)
+    write_test(path, tmp_path / "test_x.py")
+    assert (tmp_path / "test_x.jsonl").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(
@@ -312,7 +337,7 @@ def test_a_file_holds_the_recordings_of_all_workers_and_only_its_owner_reads_it(
         (lambda lines: ["[1]"], "Line 1 .* it is not a JSON object"),
         (lambda lines: lines[1:], "Line 1 .* it is not the header of a recording"),
         (lambda lines: lines[:-1], "Line 5 .* 1 lines are missing after it"),
-        (lambda lines: [lines[0].replace('"version":2', '"version":9'), *lines[1:]], "its version is 9"),
+        (lambda lines: [lines[0].replace('"version":3', '"version":9'), *lines[1:]], "its version is 9"),
         (lambda lines: [lines[0], "{}", *lines[2:]], "'state' is missing"),
         (lambda lines: [*lines[:-1], "{}"], "'at_ms' is missing"),
     ],
@@ -340,7 +365,8 @@ def test_a_recording_of_another_version_of_the_core_is_refused(tmp_path: Path) -
         replace(recording, state={}),
         replace(recording, state={**recording.state, "tasks": {}}),
         replace(recording, entries=(replace(recording.entries[0], stimulus={"$": "Gone"}),)),
-        replace(recording, settings={"heartbeat.interval.ms": "soon"}),
+        replace(recording, settings={**recording.settings, "worker": {"heartbeat.interval.ms": "soon"}}),
+        replace(recording, kind="gone"),
     ):
         with pytest.raises(RecordingError, match=r"cannot be replayed: .*Replay it with the version"):
             first_difference(broken)
@@ -356,7 +382,7 @@ def test_the_command_replays_each_worker_and_its_exit_code_tells_of_a_difference
     path = write_recordings(tmp_path / "cores.jsonl", [recording])
     assert run("--core", path) == (
         0,
-        "worker-1: 4 steps, 2 late answers were ignored\n  written because a test\n  each step is as recorded\n",
+        "worker worker-1: 4 steps, 2 late answers were ignored\n  written because a test\n  each step is as recorded\n",
     )
     write_recordings(path, [replace(recording, entries=(replace(recording.entries[0], effects=[]),))])
     code, output = run("--core", path)
@@ -364,7 +390,7 @@ def test_the_command_replays_each_worker_and_its_exit_code_tells_of_a_difference
     assert "worker-1, step 1 at 1000 ms: effect 1 was not recorded" in output
     code, output = run("--core", path, "--json")
     assert code == 1
-    assert json.loads(output)["workers"][0]["difference"]["step"] == 1
+    assert json.loads(output)["cores"][0]["difference"]["step"] == 1
     assert run("--core", tmp_path / "none.jsonl")[0] == 1
 
 

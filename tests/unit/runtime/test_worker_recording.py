@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from connectx.core.invariants import BrokenRule, Rule
+from connectx.core.invariants import Rule
 from connectx.core.messages import InternalTopicsFailed
+from connectx.core.rules import BrokenRule
 from connectx.core.worker import WorkerCore
 from connectx.errors.clusters import WorkerStoppedError
 from connectx.kafka.group import GroupConnection
@@ -69,9 +70,9 @@ def test_a_worker_that_fails_writes_its_recording(
     assert path.name.startswith("connectx-worker-1-")
     assert f"Its last 1 steps: connectx replay --core {path}" in caplog.text
     (recording,) = read_recordings(path)
-    assert (recording.worker, recording.reason) == ("worker-1", f"the worker failed: {worker.error}")
+    assert (recording.name, recording.reason) == ("worker-1", f"the worker failed: {worker.error}")
     assert "its internal topics have failed (a bug)" in recording.reason
-    assert worker.recording("after its end") is not None
+    assert worker.recordings("after its end")
 
 
 def test_a_sound_core_passes_its_check_and_writes_nothing(worker: Worker, tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_worker_that_has_not_started_has_no_core_to_check_and_no_recording(sur
     worker = Worker("worker-1", surroundings)
     with pytest.raises(WorkerStoppedError, match="it has not started"):
         worker.check()
-    assert worker.recording("before its start") is None
+    assert worker.recordings("before its start") == ()
     worker.kill()
 
 

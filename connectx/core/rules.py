@@ -1,0 +1,44 @@
+"""Rules of a core's state: what a broken one is, and how a core's table of rules is checked. Pure.
+
+Tests and the simulation check each core after every step. A broken rule is a bug of the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from connectx.views import Shown
+
+_Rule = TypeVar("_Rule", bound=StrEnum)
+_Core = TypeVar("_Core")
+Rules = Mapping[_Rule, Callable[[_Core], Iterator[str]]]
+"""Rule to a function that returns what was found instead of it, nothing for a sound core."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BrokenRule(Shown):
+    """A rule that does not hold, whose value is its sentence, and what was found instead."""
+
+    rule: StrEnum
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.found}"
+
+
+def broken_rules(rules: Rules[_Rule, _Core], core: _Core) -> Iterator[BrokenRule]:
+    """Return the rules of a table that do not hold between two steps of a core."""
+    for rule, check in rules.items():
+        for found in check(core):
+            yield BrokenRule(rule, found)
+
+
+def gone_back(rule: StrEnum, before: Any, after: Any) -> Iterator[BrokenRule]:
+    """Return the rule for each field of `before`, a dataclass of numbers, that is lower in `after`."""
+    for field in fields(before):
+        was, now = getattr(before, field.name), getattr(after, field.name)
+        if now < was:
+            yield BrokenRule(rule, f"{field.name} went from {was} to {now}")
