@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import Final
 
 from connectx.core.config_log import ConfigLog
-from connectx.core.ignored import Ignored
-from connectx.core.messages import Effect, WorkerStep, WriteStatus
+from connectx.core.messages import Effect, WriteStatus
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import Pending, Waiting
 from connectx.core.settings import CoreSettings
 from connectx.core.signals import Signal
 from connectx.core.status_log import StatusLog
+from connectx.core.stepping import Stepping
 from connectx.core.timer_keys import TimerKey
 from connectx.core.timers import Timers
 from connectx.model import payloads
@@ -82,8 +82,8 @@ class GroupView:
 
 
 @dataclass(slots=True)
-class Context:
-    """Shared state of the core's parts."""
+class Context(Stepping[Effect]):
+    """Shared state of the core's parts, and the step that they build."""
 
     settings: CoreSettings
     config: ConfigLog = field(default_factory=ConfigLog)
@@ -91,16 +91,10 @@ class Context:
     timers: Timers = field(default_factory=Timers)
     group: GroupView = field(default_factory=GroupView)
     phase: WorkerPhase = WorkerPhase.STARTING
-    now_ms: int = 0
-    step: WorkerStep = field(default_factory=WorkerStep)
     pending: Pending = field(default_factory=Pending)
     signals: list[Signal] = field(default_factory=list)
     """What parts have reported and `WorkerCore` has not routed yet; none between two steps."""
     last_instance: int = 0
-
-    def emit(self, effect: Effect) -> None:
-        """Order an effect."""
-        self.step.effects.append(effect)
 
     def record(
         self,
@@ -115,15 +109,11 @@ class Context:
         """Report a transition, under the present generation unless another is given."""
         if generation is None and self.group.generation >= 0:
             generation = self.group.generation
-        self.step.transitions.append(Transition(payload, connector, task, generation, producer_epoch, why))
+        self.add(Transition(payload, connector, task, generation, producer_epoch, why))
 
     def signal(self, *signals: Signal) -> None:
         """Report to the parts that a signal concerns, after the present call."""
         self.signals.extend(signals)
-
-    def ignore(self, reason: Ignored) -> None:
-        """Show that nothing is taken from this step's stimulus, and why."""
-        self.step.ignored = reason
 
     def new_request_id(self, waiting: Waiting) -> int:
         """Id of the next request of the herder, whose answer goes to `waiting`."""

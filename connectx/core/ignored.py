@@ -63,4 +63,26 @@ class PhaseOver:
         return f"instance {self.instance} of {self.name} is {self.phase}"
 
 
-Ignored = WorkerIsOver | TimerReplaced | NotPending | InstanceGone | PhaseOver
+@dataclass(frozen=True, slots=True)
+class NotAwaited:
+    """An answer that no effect waits for: the effect has another number, or is answered already."""
+
+    answer: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.answer} {self.number} is not awaited"
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """A request that changes nothing in the present phase of what it is about."""
+
+    request: str
+    phase: str
+
+    def __str__(self) -> str:
+        return f"{self.request} changes nothing while the phase is {self.phase}"
+
+
+Ignored = WorkerIsOver | TimerReplaced | NotPending | InstanceGone | PhaseOver | NotAwaited | NoChange

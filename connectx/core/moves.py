@@ -16,7 +16,11 @@ Moves = Mapping[_Phase, frozenset[_Phase]]
 
 
 class IllegalMoveError(AssertionError):
-    """A part entered a phase that cannot follow its present one: a defect of the core."""
+    """A part entered a phase that cannot follow its present one: a defect of the core. `subject` is the part."""
+
+    def __init__(self, subject: object, before: StrEnum, after: StrEnum) -> None:
+        super().__init__(f"{subject} cannot go from {before} to {after}.")
+        self.subject = subject
 
 
 def moved(moves: Moves[_Phase], before: _Phase, after: _Phase, what: object) -> _Phase:
@@ -26,5 +30,5 @@ def moved(moves: Moves[_Phase], before: _Phase, after: _Phase, what: object) -> 
         IllegalMoveError: the table has no such move.
     """
     if after is not before and after not in moves[before]:
-        raise IllegalMoveError(f"{what} cannot go from {before} to {after}.")
+        raise IllegalMoveError(what, before, after)
     return after

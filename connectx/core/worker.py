@@ -7,7 +7,7 @@ live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any, TypeVar, assert_never
 
 from connectx.core.config_events import event_of
@@ -127,9 +127,9 @@ from connectx.model.status_records import (
 )
 
 _REFERENCES = frozenset(
-    {"settings", "step", "context", "membership", "writer", "fencing", "leadership", "connectors", "tasks", "takeovers"}
+    {"settings", "context", "membership", "writer", "fencing", "leadership", "connectors", "tasks", "takeovers"}
 )
-"""Fields of parts that are settings, another part, or the step being built."""
+"""Fields of parts that are settings or another part."""
 
 _MOST_SIGNALS = 100_000
 """Signals that a step may route: one that ends needs a few for each operation and task that it ends."""
@@ -175,19 +175,12 @@ class WorkerCore:
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> WorkerStep:
         """Apply one stimulus; return transitions and effects. `now_ms` never goes back."""
-        self.context.now_ms = now_ms
-        self.context.step = WorkerStep()
-        if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):
-            self._dispatch(stimulus)
-            self._settle()
-        else:
-            self.context.ignore(WorkerIsOver())
-        return self.context.step
+        return self.context.take(stimulus, now_ms, self._on_stimulus)
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Return all that changes in the core, by part and field. The values are the core's own: do not change them."""
         return {
-            name: {item.name: getattr(part, item.name) for item in fields(part) if item.name not in _REFERENCES}
+            name: {item.name: getattr(part, item.name) for item in fields(part) if _is_state(item)}
             for name, part in self._parts().items()
         }
 
@@ -195,7 +188,7 @@ class WorkerCore:
         """Take over the `state` of another core, with its values; KeyError if a part or field is missing."""
         for name, part in self._parts().items():
             for item in fields(part):
-                if item.name not in _REFERENCES:
+                if _is_state(item):
                     setattr(part, item.name, state[name][item.name])
 
     def _parts(self) -> dict[str, Any]:
@@ -231,6 +224,13 @@ class WorkerCore:
     def marks(self) -> Marks:
         """Return the values that never go back, for `check` after the next step."""
         return marks_of(self)
+
+    def _on_stimulus(self, stimulus: Stimulus) -> None:
+        if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):
+            self._dispatch(stimulus)
+            self._settle()
+        else:
+            self.context.ignore(WorkerIsOver())
 
     def _dispatch(self, stimulus: Stimulus) -> None:  # one line per stimulus: a table
         match stimulus:
@@ -506,6 +506,11 @@ class WorkerCore:
             case _:
                 assert_never(record)
         self.leadership.on_status(record)
+
+
+def _is_state(item: Field[Any]) -> bool:
+    """Whether a field of a part is state: not the step that is built, settings or another part."""
+    return item.compare and item.name not in _REFERENCES
 
 
 def _require(answer: Answer, kind: type[_Answer]) -> _Answer:

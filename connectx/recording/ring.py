@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic
 
 from connectx.recording.codec import Mask, shown
-from connectx.recording.file import Entry, Recording, entry_of, entry_text
+from connectx.recording.file import Entry, Recording, entry_of, entry_text, json_text
 from connectx.recording.kind import Answers, CoreKind, CoreT, SettingsT
 
 _STORY_STEPS: Final = 8
@@ -66,7 +66,7 @@ class RecordedCore(Generic[CoreT]):
             step = self.core.handle(stimulus, now_ms)
         except Exception as error:
             self._keep(segment, stimulus, now_ms, None, f"{type(error).__name__}: {error}")
-            error.add_note(self._story())
+            error.add_note(self._story(getattr(error, "subject", None)))
             raise
         self._keep(segment, stimulus, now_ms, step, None)
         return step
@@ -105,10 +105,14 @@ class RecordedCore(Generic[CoreT]):
             segment.lines.append(line)
             segment.size += len(line)
 
-    def _story(self) -> str:
-        lines = [line for segment in self._segments for line in segment.lines][-_STORY_STEPS:]
-        story = [f"The last {len(lines)} steps of the {self._kind.name} {self.name}:"]
-        for entry in (entry_of(json.loads(line)) for line in lines):
+    def _story(self, subject: object) -> str:
+        """The last steps; for a connector or task that made a wrong move those which name it."""
+        lines = [line for segment in self._segments for line in segment.lines]
+        named = json_text(self._kind.codec.encode(subject))
+        about = [line for line in lines if subject is not None and named in line]
+        last = (about or lines)[-_STORY_STEPS:]
+        story = [f"The last {len(last)} steps of {subject if about else f'the {self._kind.name} {self.name}'}:"]
+        for entry in (entry_of(json.loads(line)) for line in last):
             stimulus = shown(entry.stimulus)[:_STORY_CHARS]
             ends = f"raised {entry.error}" if entry.effects is None else f"ordered {shown(entry.effects)}"
             story.append(f"  at {entry.at_ms} ms {stimulus} {ends[:_STORY_CHARS]}")

@@ -33,7 +33,9 @@ from connectx.core.messages import (
     TimerFired,
     WorkerStarted,
 )
+from connectx.core.moves import IllegalMoveError, moved
 from connectx.core.requests import RequestHandler
+from connectx.core.tasks import TASK_MOVES, TaskPhase, Tasks
 from connectx.core.worker import WorkerCore
 from connectx.errors.history import RecordingError
 from connectx.model.causes import Cause
@@ -48,7 +50,7 @@ from connectx.recording.to_test import write_test
 from connectx.recording.worker import SETTINGS, WORKER
 from tests.simulation.chaos import Chaos
 from tests.simulation.world import World
-from tests.support.worker_script import C0, SOURCE, leading, settings
+from tests.support.worker_script import C0, C1, SOURCE, leading, settings
 
 ROOT = Path(__file__).parents[3]
 MASK = Mask(b"salt")
@@ -286,6 +288,19 @@ def test_a_replay_shows_effects_that_are_missing_or_new(extra: bool) -> None:
     assert difference is not None
     number = len(effects) + extra
     assert difference.found == f"there is no effect {number}" if extra else f"effect {number} was not recorded"
+
+
+def test_the_error_of_a_wrong_move_has_the_story_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = recorded()
+    core.handle(messages.TaskPrepared(C1, 9), 1_000)
+    core.handle(messages.TaskPrepared(C0, 9), 1_001)
+    monkeypatch.setattr(Tasks, "on_prepared", lambda *_: moved(TASK_MOVES, TaskPhase.FAILED, TaskPhase.ACTIVE, C0))
+    with pytest.raises(IllegalMoveError) as raised:
+        core.handle(messages.TaskPrepared(C0, 2), 1_002)
+    story = raised.value.__notes__[0].splitlines()
+    assert story[0] == "The last 2 steps of c-0:"
+    assert "TaskPrepared(task=TaskId(connector=c, task=0), instance=9" in story[1]
+    assert "TaskPrepared(task=TaskId(connector=c, task=0), instance=2" in story[2]
 
 
 def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
