@@ -299,8 +299,8 @@ def test_the_error_of_a_wrong_move_has_the_story_of_its_task_alone(monkeypatch: 
         core.handle(messages.TaskPrepared(C0, 2), 1_002)
     story = raised.value.__notes__[0].splitlines()
     assert story[0] == "The last 2 steps of c-0:"
-    assert "TaskPrepared(task=TaskId(connector=c, task=0), instance=9" in story[1]
-    assert "TaskPrepared(task=TaskId(connector=c, task=0), instance=2" in story[2]
+    assert "TaskPrepared(task=TaskId(connector='c', task=0), instance=9" in story[1]
+    assert "TaskPrepared(task=TaskId(connector='c', task=0), instance=2" in story[2]
 
 
 def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
