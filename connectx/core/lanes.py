@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from connectx.model.causes import BulkModeSet, FewCores, LaneObstacle, LaneReason, LittleWaits, MuchWaits
+from connectx.model.causes import BulkModeSet, Cause, FewCores, LaneObstacle, LittleWaits, MuchWaits
 
 MIN_CORES: Final = 4
 """Cores from which on a job is faster than the worker."""
@@ -47,7 +47,7 @@ class LaneChoice:
     """A lane, and why."""
 
     lane: Lane
-    reason: LaneReason
+    reason: Cause
 
 
 def choose_lane(

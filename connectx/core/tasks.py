@@ -39,8 +39,7 @@ from connectx.core.signals import LocalWaiter
 from connectx.core.takeovers import Fenced, Takeovers
 from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model import causes
-from connectx.model.cause_text import takeover_text
-from connectx.model.causes import Cause, Refusal
+from connectx.model.causes import Cause
 from connectx.model.ids import TaskId
 from connectx.model.payloads import StepName, TaskRefused, TaskStep
 from connectx.model.states import State, TargetState
@@ -285,7 +284,7 @@ class Tasks:
         trace = stimulus.trace
         if stimulus.fenced:
             takeover = self.takeovers.record(self._fenced(stimulus, life))
-            trace = f"{trace.rstrip()}\n{life.task} was fenced: {takeover_text(takeover)}"
+            trace = f"{trace.rstrip()}\n{life.task} was fenced: {takeover}"
         if life.phase is TaskPhase.STOPPING:
             self._report_failure(life, trace, fenced=stimulus.fenced)
             self._forget(life)
@@ -392,7 +391,7 @@ class Tasks:
             return False
         return status.generation > life.generation
 
-    def _reason_to_refuse(self, life: TaskLife) -> Refusal | causes.WorkDeleted | None:
+    def _reason_to_refuse(self, life: TaskLife) -> Cause | None:
         """A deleted connector keeps its task config generation. Kafka Connect starts the task until it is revoked."""
         config = self.context.config
         if not config.contains(life.task.connector):
@@ -414,7 +413,7 @@ class Tasks:
         life.refused_since_ms = now_ms if life.refused_since_ms is None else life.refused_since_ms
         return now_ms - life.refused_since_ms >= _KEY_ROTATION_MS
 
-    def _refuse(self, life: TaskLife, reason: Refusal | causes.WorkDeleted) -> None:
+    def _refuse(self, life: TaskLife, reason: Cause) -> None:
         """Abort the start (KIP-618): the next rebalance starts the task where it belongs."""
         self.context.record(TaskRefused(life.instance), life.task.connector, life.task.task, reason)
         self.stop(life.task, reason)

@@ -117,7 +117,6 @@ from connectx.core.timer_keys import (
     WorkTimer,
 )
 from connectx.model import causes, payloads
-from connectx.model.cause_text import cause_text
 from connectx.model.causes import Cause
 from connectx.model.status_records import (
     ConnectorStatusRecord,
@@ -386,7 +385,7 @@ class WorkerCore:
         self.membership.leave()
         self.context.record(payloads.WorkerStopped())
         fatal = self.rebalance.fatal_error
-        self.context.emit(WorkerShutDown(None if fatal is None else cause_text(fatal)))
+        self.context.emit(WorkerShutDown(None if fatal is None else str(fatal)))
 
     def _on_timer(self, stimulus: TimerFired) -> None:
         if isinstance(stimulus.key, GroupTimer):

@@ -3,8 +3,7 @@
 Payloads become JSON values when they are recorded, not when they are written: so a log that was read from a file
 equals the one that wrote it, and no writer can change an event through a mapping that it kept.
 
-A line of version 2 holds the cause twice: `cause` in words, as in version 1, and `why` with its type and fields, which
-is what is read. Lines of version 1 have no `version` and no `why`: `connectx.history.version_1` finds the types.
+A line holds the cause twice: `cause` in words, and `why` with its type and fields, which is what is read.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from connectx.history import version_1
 from connectx.model.causes import cause_from_json, cause_to_json
 from connectx.model.events import Event, EventKind, Sighting
-from connectx.model.ids import TaskId
 from connectx.model.json_values import from_json, record_to_json
 from connectx.model.payloads import Payload, payload_of
 
@@ -23,10 +20,14 @@ VERSION = 2
 """Version of the lines that are written."""
 
 _FIELDS = ("seq", "time_ms", "worker", "kind", "connector", "task", "generation", "producer_epoch", "cause", "data")
+_KEYS = frozenset({"version", "why", *_FIELDS})
 _OPTIONAL_TEXT = ("worker", "connector")
 _OPTIONAL_INT = ("task", "generation", "producer_epoch")
-_NEW_FIELDS = ("version", "why")  # since version 2
 _SEEN = ("origin", "after_ms", "written_ms")
+
+
+class VersionError(ValueError):
+    """A line is of another version of the format."""
 
 
 def plain(payload: Payload) -> Payload:
@@ -41,14 +42,17 @@ def event_to_json(event: Event) -> str:
 
 
 def event_from_json(value: Any) -> Event:
-    """Inverse of `event_to_json` after JSON parsing; also reads lines of version 1.
+    """Inverse of `event_to_json` after JSON parsing.
 
     Raises:
-        KeyError: a field is missing. ValueError, TypeError: a field has a wrong value; the message names it.
+        VersionError: another version wrote the line. KeyError: a field is missing.
+        ValueError, TypeError: a field has a wrong value; the message names it.
     """
     if not isinstance(value, dict):
         raise TypeError("it is not a JSON object")
-    unknown = sorted(set(value) - {*_FIELDS, *_NEW_FIELDS})
+    if value.get("version") != VERSION:
+        raise VersionError(f"its version is {value.get('version')!r}, and this connectx reads version {VERSION}")
+    unknown = sorted(set(value) - _KEYS)
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}")
     for name in ("seq", "time_ms"):
@@ -61,16 +65,10 @@ def event_from_json(value: Any) -> Event:
     _require(value, "data", dict)
     if value["seq"] < 1:
         raise ValueError("seq must be 1 or more")
-    version = value.get("version", 1)
-    if version not in (1, VERSION):
-        raise ValueError(f"version is {version!r}, not 1 or {VERSION}")
     kind, data = EventKind(value["kind"]), value["data"]
-    if version == 1:
-        payload, why = version_1.read(kind, data, value["cause"], _task(value))
-    else:
-        payload, why = payload_of(kind, data), cause_from_json(value["why"])
     rest = {name: value[name] for name in ("seq", "time_ms", *_OPTIONAL_TEXT, *_OPTIONAL_INT)}
-    return Event(**rest, payload=payload, why=why, seen=sighting_of(kind, data))
+    why = cause_from_json(value["why"])
+    return Event(**rest, payload=payload_of(kind, data), why=why, seen=sighting_of(kind, data))
 
 
 def sighting_of(kind: EventKind, data: dict[str, Any]) -> Sighting | None:
@@ -79,11 +77,6 @@ def sighting_of(kind: EventKind, data: dict[str, Any]) -> Sighting | None:
         return None
     sighting: Sighting = from_json(Sighting, data)
     return sighting
-
-
-def _task(value: dict[str, Any]) -> TaskId | None:
-    connector, task = value["connector"], value["task"]
-    return None if connector is None or task is None else TaskId(connector, task)
 
 
 def _require(value: dict[str, Any], name: str, *types: type) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from connectx.errors.history import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
-from connectx.history.codec import event_from_json, event_to_json, plain
+from connectx.history.codec import VersionError, event_from_json, event_to_json, plain
 from connectx.model.clock import Clock
 from connectx.model.events import Event, EventKind, Transition
 from connectx.views import Form, Listed, Shown
@@ -228,6 +228,11 @@ class EventLog:
     def _parse(source: Path, number: int, line: str, previous_seq: int) -> Event:
         try:
             event = event_from_json(json.loads(line.rstrip("\n")))
+        except VersionError as error:
+            raise EventLogError(
+                f"Line {number} of {source} cannot be read: {error}.",
+                next_step="Read the file with the version of connectx that wrote it.",
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             detail = _detail(error)
             raise EventLogError(

@@ -1,4 +1,4 @@
-"""Why something happened: one class per cause. Pure values; `connectx.model.cause_text` has their sentences.
+"""Why something happened: one class per cause, with its part of a sentence. Pure values.
 
 The core names causes by these types, and views of the history decide by them. Text that comes from elsewhere (an error
 of a client or of a plugin) is in a field.
@@ -6,188 +6,241 @@ of a client or of a plugin) is in a field.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import fields
+from typing import Any, ClassVar, Final
+
+from typing_extensions import override
 
 from connectx.model.ids import TaskId
-from connectx.model.json_values import from_json, record_to_json
+from connectx.model.json_values import Value, from_json, record_to_json
 from connectx.model.states import State, TargetState
-from connectx.views import Shown
+
+CAUSES: Final[dict[str, type[Cause]]] = {}
+"""Each class of a cause, by its name."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WorkerStarts(Shown):
+class Cause(Value):
+    """Base of all causes. `str(cause)` is a part of a sentence, without a capital letter or a full stop."""
+
+    text: ClassVar[str]
+    """That part, with fields in braces."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not cls.__name__.startswith("_"):
+            CAUSES[cls.__name__] = cls
+
+    def __str__(self) -> str:
+        return self.text.format(**{item.name: getattr(self, item.name) for item in fields(self)})
+
+
+class _Abort(Cause):
+    """A transaction was aborted; `unconfirmed` is the error of the abort, if Kafka did not confirm it."""
+
+    unconfirmed: str | None = None
+
+    @override
+    def __str__(self) -> str:
+        return super().__str__() + _unconfirmed(self.unconfirmed)
+
+
+class WorkerStarts(Cause):
     """The worker joins for the first time."""
 
+    text: ClassVar = "the worker starts"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class GroupRebalances(Shown):
+
+class GroupRebalances(Cause):
     """The coordinator answered that the group rebalances: the worker follows."""
 
+    text: ClassVar = "the group is rebalancing"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RebalanceSuperseded(Shown):
+
+class RebalanceSuperseded(Cause):
     """Another rebalance began before this one was complete: the worker follows."""
 
+    text: ClassVar = "another rebalance began before this one was complete"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class GroupNotStable(Shown):
+
+class GroupNotStable(Cause):
     """An attached cluster's group was seen joining."""
 
+    text: ClassVar = "the group is not stable"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AssignmentMissing(Shown):
+
+class AssignmentMissing(Cause):
     """The leader sent no assignment."""
 
+    text: ClassVar = "the leader sent no assignment"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class GroupRequestRefused(Shown):
+
+class GroupRequestRefused(Cause):
     """The coordinator refused `request` (JoinGroup, SyncGroup, Heartbeat) with Kafka's `error`."""
 
+    text: ClassVar = "{request} was refused: {error}"
     request: str
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SessionExpired(Shown):
+class SessionExpired(Cause):
     """No heartbeat was answered within the session timeout."""
 
+    text: ClassVar = "no heartbeat was answered for {session_timeout_ms} ms"
     session_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CoordinatorLost(Shown):
+class CoordinatorLost(Cause):
     """A group request had no answer; `reason` is the client's."""
 
+    text: ClassVar = "{reason}"
     reason: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CoordinatorUnreachable(Shown):
+class CoordinatorUnreachable(Cause):
     """No coordinator was found for a heartbeat interval (KAFKA-9184)."""
 
+    text: ClassVar = "the group coordinator cannot be reached"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DelayOver(Shown):
+
+class DelayOver(Cause):
     """The leader's delay for lost work has passed."""
 
+    text: ClassVar = "the scheduled rebalance delay has passed"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConnectorCreated(Shown):
+
+class ConnectorCreated(Cause):
     """A connector was created."""
 
+    text: ClassVar = "connector {connector} was created"
     connector: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConnectorRemoved(Shown):
+class ConnectorRemoved(Cause):
     """A connector was deleted."""
 
+    text: ClassVar = "connector {connector} was deleted"
     connector: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskConfigsChanged(Shown):
+class TaskConfigsChanged(Cause):
     """A connector has new task configs."""
 
+    text: ClassVar = "connector {connector} has new task configs"
     connector: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConfigMovedOn(Shown):
+class ConfigMovedOn(Cause):
     """The config topic has moved on since the assignment."""
 
+    text: ClassVar = "the config topic has moved on since the assignment"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LeaderBehind(Shown):
+
+class LeaderBehind(Cause):
     """The leader had not read the config topic as far as this worker."""
 
+    text: ClassVar = "the leader had not read the config topic"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RevokedWorkStopped(Shown):
+
+class RevokedWorkStopped(Cause):
     """Revoked work has stopped, so the leader can assign it."""
 
+    text: ClassVar = "revoked work has stopped and can be assigned again"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConfigUnreadable(Shown):
+
+class ConfigUnreadable(Cause):
     """The config topic could not be read to its end."""
 
+    text: ClassVar = "the config topic cannot be read: {error}"
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class GroupRefusesWorker(Shown):
+class GroupRefusesWorker(Cause):
     """A group error that no retry heals."""
 
+    text: ClassVar = "the group refuses this worker: {error}"
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WorkerShutsDown(Shown):
+class WorkerShutsDown(Cause):
     """The worker was asked to end."""
 
+    text: ClassVar = "the worker shuts down"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class OutsideGroup(Shown):
+
+class OutsideGroup(Cause):
     """A worker of an attached cluster is no member of the group; `answers` is True while its REST server does."""
 
     answers: bool
 
+    @override
+    def __str__(self) -> str:
+        if self.answers:
+            return "it answers and is no member of the group: the group has given its work to others"
+        return "it is no member of the group and does not answer: it was stopped, killed or cut off"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ProcessEnded(Shown):
+
+class ProcessEnded(Cause):
     """The process of the worker has ended."""
 
+    text: ClassVar = "its process has ended"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Assigned(Shown):
+
+class Assigned(Cause):
     """The leader assigned it to this worker."""
 
+    text: ClassVar = "it was assigned to this worker"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Revoked(Shown):
+
+class Revoked(Cause):
     """The leader revoked it."""
 
+    text: ClassVar = "the leader revoked it"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NotAssigned(Shown):
+
+class NotAssigned(Cause):
     """Nothing is assigned to this worker any more."""
 
+    text: ClassVar = "it is not assigned to this worker any more"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class EagerRebalance(Shown):
+
+class EagerRebalance(Cause):
     """An eager rebalance stops everything first."""
 
+    text: ClassVar = "eager rebalancing stops everything first"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WorkDeleted(Shown):
+
+class WorkDeleted(Cause):
     """Its connector was deleted, or has fewer tasks now."""
 
+    text: ClassVar = "it was deleted"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConfigurationChanged(Shown):
+
+class ConfigurationChanged(Cause):
     """The connector's configuration has changed."""
 
+    text: ClassVar = "its configuration has changed"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TargetStateAsked(Shown):
+
+class TargetStateAsked(Cause):
     """A user asked for this state."""
 
+    text: ClassVar = "its target state became {target_state}"
     target_state: TargetState
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RestartAsked(Shown):
+class RestartAsked(Cause):
     """A user asked for a restart."""
 
+    text: ClassVar = "its restart was requested"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NewTaskConfigs(Shown):
+
+class NewTaskConfigs(Cause):
     """The task's connector has new task configs."""
 
+    text: ClassVar = "its connector has new task configs"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AutomaticRestart(Shown):
+
+class AutomaticRestart(Cause):
     """Restart number `count` in a row (of `limit`, None: unlimited) after a failure, of which `error` is a line."""
 
     count: int
@@ -195,87 +248,105 @@ class AutomaticRestart(Shown):
     pause_ms: int
     error: str
 
+    @override
+    def __str__(self) -> str:
+        of = "" if self.limit is None else f" of {self.limit}"
+        return f"restart {self.count}{of} after a pause of {self.pause_ms} ms, since it failed: {self.error}"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ProducersFenced(Shown):
+
+class ProducersFenced(Cause):
     """Older producers of the connector are fenced."""
 
+    text: ClassVar = "older producers are fenced"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ProducerInitialized(Shown):
+
+class ProducerInitialized(Cause):
     """The task's producer is initialized."""
 
+    text: ClassVar = "producer is initialised"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FencingNotDone(Shown):
+
+class FencingNotDone(Cause):
     """The leader could not fence older producers yet."""
 
+    text: ClassVar = "{error}"
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LeaderUnknown(Shown):
+class LeaderUnknown(Cause):
     """The leader, or the key that signs requests to it, is not known yet."""
 
+    text: ClassVar = "the leader or its session key is not known yet"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class GracefulTimeOver(Shown):
+
+class GracefulTimeOver(Cause):
     """The task did not stop within task.shutdown.graceful.timeout.ms."""
 
+    text: ClassVar = "it did not stop within task.shutdown.graceful.timeout.ms"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TakenSilently(Shown):
+
+class TakenSilently(Cause):
     """Of an attached cluster: `by` runs what `worker` never reported as given up."""
 
+    text: ClassVar = "{by} runs it now; {worker} did not report its release"
     by: str
     worker: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NewerTaskConfigs(Shown):
+class NewerTaskConfigs(Cause):
     """Newer task configs are in the config topic (KIP-618)."""
 
+    text: ClassVar = "newer task configs are in the config topic"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskCountMissing(Shown):
+
+class TaskCountMissing(Cause):
     """No task count record follows the latest task configs (KIP-618)."""
 
+    text: ClassVar = "no task count record follows the latest task configs; the next rebalance tries again"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskReassigned(Shown):
+
+class TaskReassigned(Cause):
     """The task is not assigned to this worker any more."""
 
+    text: ClassVar = "the task is no longer assigned to this worker"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskCountOutdated(Shown):
+
+class TaskCountOutdated(Cause):
     """New task configs follow the last task count record, so older producers must be fenced."""
 
+    text: ClassVar = "new task configs follow the last task count record"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LostWorkWaits(Shown):
+
+class LostWorkWaits(Cause):
     """Lost work waits for its worker to come back (KIP-415)."""
 
+    text: ClassVar = "waiting for a lost worker to come back"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RevocationsFollow(Shown):
+
+class RevocationsFollow(Cause):
     """Revocations follow each other, so the next one waits (KAFKA-12495)."""
 
+    text: ClassVar = "revocations follow each other"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FormerLeaderFenced(Shown):
+
+class FormerLeaderFenced(Cause):
     """The former leader's producer is fenced."""
 
+    text: ClassVar = "the former leader's producer is fenced"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RestartedHere(Shown):
+
+class RestartedHere(Cause):
     """This worker started the task again, as `instance`. `newer_epoch` is the producer's epoch that took over."""
 
     instance: int
     newer_epoch: int | None
 
+    @override
+    def __str__(self) -> str:
+        return f"this worker started it again, as instance {self.instance}{_epoch(self.newer_epoch)}"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TakenOver(Shown):
+
+class TakenOver(Cause):
     """Another worker (`by`, host:port) took the task over; `state` and `since_ms` (Unix time) are as it reports."""
 
     by: str
@@ -285,246 +356,208 @@ class TakenOver(Shown):
     state: State
     since_ms: int | None
 
+    @override
+    def __str__(self) -> str:
+        return self.worded(f"worker {self.by}")
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FencedByLeader(Shown):
+    def worded(self, by: str) -> str:
+        """The part of a sentence, with `by` as the name of the worker."""
+        at = "" if self.since_ms is None else f" since {_time_of_day(self.since_ms)}"
+        now = "UNASSIGNED again" if self.state is State.UNASSIGNED else f"{self.state} there"
+        epoch = _epoch(self.newer_epoch)
+        return f"{by} took over {self.task} in generation {self.generation}{epoch}, {now}{at}"
+
+
+class FencedByLeader(Cause):
     """The leader fenced the producers because the connector has newer task configs, for `tasks` tasks."""
 
     connector: str
     tasks: int
     newer_epoch: int | None
 
+    @override
+    def __str__(self) -> str:
+        count = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
+        return f"the leader fenced it{_epoch(self.newer_epoch)}: {self.connector} has newer task configs, for {count}"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TakeoverUnknown(Shown):
+
+class TakeoverUnknown(Cause):
     """No other worker has reported the task in the status topic yet."""
 
     task: TaskId
     newer_epoch: int | None
 
+    @override
+    def __str__(self) -> str:
+        who = f"who took over {self.task}{_epoch(self.newer_epoch)}"
+        return f"{who} is not known yet: no other worker reports it in the status topic"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TaskFailing(Shown):
+
+class TaskFailing(Cause):
     """A transaction was aborted because the task fails; `failure` is its kind (fenced, expired, delivery, fatal)."""
 
     failure: str
     unconfirmed: str | None = None
-    """Error of the abort, if Kafka did not confirm it."""
+
+    @override
+    def __str__(self) -> str:
+        return self.failure + _unconfirmed(self.unconfirmed)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BulkJobFailed(Shown):
+class BulkJobFailed(_Abort):
     """A transaction was aborted because a bulk job failed."""
 
-    unconfirmed: str | None = None
+    text: ClassVar = "a bulk job failed"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BulkJobEmpty(Shown):
+class BulkJobEmpty(_Abort):
     """A transaction was aborted because a bulk job had nothing to commit."""
 
-    unconfirmed: str | None = None
+    text: ClassVar = "a bulk job had nothing to commit"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class StoppedBeforeCommit(Shown):
+class StoppedBeforeCommit(_Abort):
     """A transaction was aborted because the task stopped before it asked for a commit."""
 
-    unconfirmed: str | None = None
+    text: ClassVar = "stopped before the task asked for a commit"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AbortAsked(Shown):
+class AbortAsked(Cause):
     """The task asked for the abort."""
 
+    text: ClassVar = "asked for by the task"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CommitRejected(Shown):
+
+class CommitRejected(Cause):
     """The sink's group or target refused a commit."""
 
+    text: ClassVar = "{error}"
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FlushFailed(Shown):
+class FlushFailed(Cause):
     """The sink's flush failed, so nothing of it may be committed."""
 
+    text: ClassVar = "flush failed: {error}"
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RefusedByKafka(Shown):
+class RefusedByKafka(Cause):
     """Kafka refused the records."""
 
+    text: ClassVar = "refused by Kafka"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RecordsFailed(Shown):
+
+class RecordsFailed(Cause):
     """Records could not be read, converted, transformed or written; `error` is the reason."""
 
+    text: ClassVar = "{error}"
     error: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BulkModeSet(Shown):
+class BulkModeSet(Cause):
     """`bulk.mode` decides: never or always."""
 
+    text: ClassVar = "bulk.mode is {mode}"
     mode: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LaneObstacle(Shown):
+class LaneObstacle(Cause):
     """The connector cannot use Spark; `reason` is the plugin's."""
 
+    text: ClassVar = "{reason}"
     reason: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LittleWaits(Shown):
+class LittleWaits(Cause):
     """Fewer bytes wait than `limit_bytes`."""
 
     waiting_bytes: int
     limit_bytes: int
 
+    @override
+    def __str__(self) -> str:
+        return f"{_mb(self.waiting_bytes)} wait, less than {_mb(self.limit_bytes)}"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FewCores(Shown):
+
+class FewCores(Cause):
     """Enough bytes wait, but Spark has too few cores (None: it is not known how many)."""
 
     waiting_bytes: int
     cores: int | None
     least: int
 
+    @override
+    def __str__(self) -> str:
+        known = "not known" if self.cores is None else str(self.cores)
+        return f"{_mb(self.waiting_bytes)} wait, and Spark's cores are {known}, less than {self.least}"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class MuchWaits(Shown):
+
+class MuchWaits(Cause):
     """Enough bytes wait, and Spark has cores for them."""
 
     waiting_bytes: int
     cores: int
 
+    @override
+    def __str__(self) -> str:
+        return f"{_mb(self.waiting_bytes)} wait, and Spark has {self.cores} cores"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ExecutorsWithoutKafka(Shown):
+
+class ExecutorsWithoutKafka(Cause):
     """Spark's executors cannot reach Kafka; `obstacle` is what they met."""
 
+    text: ClassVar = "Spark's executors cannot reach Kafka: {obstacle}"
     obstacle: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NothingPolled(Shown):
+class NothingPolled(Cause):
     """The first choice of a source, before anything was polled."""
 
+    text: ClassVar = "nothing was polled yet"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LagUnknown(Shown):
+
+class LagUnknown(Cause):
     """The first choice of a sink, before its lag is known."""
 
+    text: ClassVar = "no lag is known yet"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ThreadEnded(Shown):
+
+class ThreadEnded(Cause):
     """A task's thread has ended: stopped, failed, killed, or with its worker (`how`)."""
 
+    text: ClassVar = "{how}"
     how: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FaultAsked(Shown):
+class FaultAsked(Cause):
     """A user asked for the fault."""
 
+    text: ClassVar = "{fault} was asked for"
     fault: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FaultScheduled(Shown):
+class FaultScheduled(Cause):
     """The fault was scheduled `after_s` seconds before."""
 
+    text: ClassVar = "it was scheduled {after_s:g} s before"
     after_s: float
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FaultOfChaos(Shown):
+class FaultOfChaos(Cause):
     """Fault `number` of a chaos (None: its end) with this seed."""
 
     seed: int
     number: int | None = None
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RecordedText(Shown):
-    """A sentence of a history file of version 1, which held no types."""
-
-    text: str
+    @override
+    def __str__(self) -> str:
+        which = "the end" if self.number is None else f"fault {self.number}"
+        return f"{which} of the chaos with seed {self.seed}"
 
 
-JoinReason = (
-    WorkerStarts
-    | GroupRebalances
-    | RebalanceSuperseded
-    | GroupNotStable
-    | AssignmentMissing
-    | GroupRequestRefused
-    | SessionExpired
-    | CoordinatorLost
-    | CoordinatorUnreachable
-    | DelayOver
-    | ConnectorCreated
-    | ConnectorRemoved
-    | TaskConfigsChanged
-    | ConfigMovedOn
-    | LeaderBehind
-    | RevokedWorkStopped
-)
-WorkerEnd = ConfigUnreadable | GroupRefusesWorker | WorkerShutsDown | OutsideGroup | ProcessEnded
-WorkCause = (
-    Assigned
-    | Revoked
-    | NotAssigned
-    | EagerRebalance
-    | WorkDeleted
-    | ConfigurationChanged
-    | TargetStateAsked
-    | RestartAsked
-    | NewTaskConfigs
-    | AutomaticRestart
-    | ProducersFenced
-    | ProducerInitialized
-    | FencingNotDone
-    | LeaderUnknown
-    | GracefulTimeOver
-    | TakenSilently
-)
-Refusal = NewerTaskConfigs | TaskCountMissing | TaskReassigned
-LeaderCause = TaskCountOutdated | LostWorkWaits | RevocationsFollow | FormerLeaderFenced
 Takeover = RestartedHere | TakenOver | FencedByLeader | TakeoverUnknown
-DataCause = (
-    TaskFailing
-    | BulkJobFailed
-    | BulkJobEmpty
-    | StoppedBeforeCommit
-    | AbortAsked
-    | CommitRejected
-    | FlushFailed
-    | RefusedByKafka
-    | RecordsFailed
-)
-LaneReason = (
-    BulkModeSet | LaneObstacle | LittleWaits | FewCores | MuchWaits | ExecutorsWithoutKafka | NothingPolled | LagUnknown
-)
-FaultCause = ThreadEnded | FaultAsked | FaultScheduled | FaultOfChaos
-Cause = (
-    JoinReason
-    | WorkerEnd
-    | WorkCause
-    | Refusal
-    | LeaderCause
-    | Takeover
-    | DataCause
-    | LaneReason
-    | FaultCause
-    | RecordedText
-)
-
-_TYPES: dict[str, type] = {kind.__name__: kind for kind in get_args(Cause)}
+"""Why a producer was fenced."""
 
 
 def cause_to_json(cause: Cause | None) -> dict[str, Any] | None:
@@ -536,7 +569,24 @@ def cause_from_json(value: Any) -> Cause | None:
     """Inverse of `cause_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
     if value is None:
         return None
-    if not isinstance(value, dict) or value.get("type") not in _TYPES:
+    if not isinstance(value, dict) or value.get("type") not in CAUSES:
         raise ValueError(f"{value!r} is no cause")
-    found: Cause = from_json(_TYPES[value["type"]], value)
+    found: Cause = from_json(CAUSES[value["type"]], value)
     return found
+
+
+def _epoch(newer_epoch: int | None) -> str:
+    return "" if newer_epoch is None else f" (epoch {newer_epoch})"
+
+
+def _unconfirmed(error: str | None) -> str:
+    return "" if error is None else f", unconfirmed: {error}"
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"
+
+
+def _time_of_day(time_ms: int) -> str:
+    seconds = time_ms // 1000 % 86_400
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"

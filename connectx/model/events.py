@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from connectx.model.cause_text import cause_text
 from connectx.model.causes import Cause
-from connectx.model.event_kinds import EventKind
 from connectx.model.json_values import record_to_json
-from connectx.model.payloads import Payload
+from connectx.model.payloads import EventKind, Payload
 from connectx.views import Form, Shown, brief, masked, masked_text
 
 __all__ = ["Event", "EventKind", "Sighting", "Transition"]
@@ -118,11 +116,11 @@ def _clock_time(time_ms: int) -> str:
 
 
 def _cause(why: Cause | None) -> str:
-    return "" if why is None else cause_text(why)
+    return "" if why is None else str(why)
 
 
 def _data(payload: Payload, why: Cause | None, seen: Sighting | None) -> dict[str, Any]:
     data = record_to_json(payload)
     if payload.has_reason and why is not None:
-        data["reason"] = cause_text(why)
+        data["reason"] = str(why)
     return data if seen is None else {**record_to_json(seen), **data}

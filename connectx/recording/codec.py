@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final, get_args, get_type_hints
 
 from connectx.core.config_log import PLACEHOLDER
+from connectx.model.json_values import Value
 from connectx.views import masked_text
 
 _CLASS: Final = "$"
@@ -181,6 +182,8 @@ def _classes(values: tuple[Any, ...], parts: tuple[type, ...]) -> dict[str, type
         waiting += get_args(hint)
         if isinstance(hint, type) and is_dataclass(hint):
             waiting += get_type_hints(hint).values()
+        if isinstance(hint, type) and issubclass(hint, Value):
+            waiting += hint.__subclasses__()
         if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Enum)) and hint not in parts:
             other = found.setdefault(_name_of(hint), hint)
             if other is not hint:

@@ -43,7 +43,7 @@ from connectx.core.source.messages import SlicePart
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timers import Timers
 from connectx.core.worker import WorkerCore
-from connectx.model.causes import FencingNotDone, NewTaskConfigs, Refusal, TaskCountMissing, WorkDeleted
+from connectx.model.causes import Cause, FencingNotDone, NewTaskConfigs, TaskCountMissing
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
 from connectx.model.ids import TaskId
@@ -207,7 +207,7 @@ def record_not_read_back(patch: pytest.MonkeyPatch, hits: Hits) -> None:
         if self.rounds.get(fencing.connector) is fencing:
             self._end(fencing, 200, None)
 
-    def without_record(self: Tasks, life: TaskLife) -> Refusal | WorkDeleted | None:
+    def without_record(self: Tasks, life: TaskLife) -> Cause | None:
         found = reason(self, life)
         return None if isinstance(found, TaskCountMissing) else found
 
@@ -232,7 +232,7 @@ def generation_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """The generation of the task configs that a task was made from is not compared with the newest one."""
     reason = Tasks._reason_to_refuse
 
-    def with_any_generation(self: Tasks, life: TaskLife) -> Refusal | WorkDeleted | None:
+    def with_any_generation(self: Tasks, life: TaskLife) -> Cause | None:
         newest = self.context.config.task_config_generation(life.task.connector)
         if newest != life.task_config_generation:
             hits.append(str(life.task))

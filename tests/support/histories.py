@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from connectx.history import version_1
 from connectx.history.codec import sighting_of
-from connectx.model.cause_text import cause_text
-from connectx.model.causes import Cause, RecordedText
+from connectx.model.causes import (
+    Cause,
+    CoordinatorUnreachable,
+    GroupRebalances,
+    GroupRequestRefused,
+    LaneObstacle,
+    OutsideGroup,
+    ProcessEnded,
+    RebalanceSuperseded,
+    RefusedByKafka,
+    SessionExpired,
+    TakenOver,
+    WorkerStarts,
+)
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.json_values import json_value
-from connectx.model.payloads import PAYLOADS
+from connectx.model.payloads import PAYLOADS, FencedBy, payload_of
 
 START_MS = 1_700_000_000_000
 _LEAST: Mapping[str, Any] = {
@@ -23,7 +35,31 @@ _LEAST: Mapping[str, Any] = {
     **{"step": "begin", "known": False, "offsets": None, "partitions": (), "lane": "tail", "lag": 0, "since_ms": 0},
     **{"lasted_ms": 0, "leader_url": "", "protocol": "", "is_new": False, "records": 0, "token": 0, "refused": 0},
 }
-"""What a test need not say."""
+"""Values of fields that a test leaves out."""
+
+_TYPED: Mapping[str, Cause] = {
+    str(cause): cause
+    for cause in (
+        WorkerStarts(),
+        GroupRebalances(),
+        RebalanceSuperseded(),
+        CoordinatorUnreachable(),
+        ProcessEnded(),
+        OutsideGroup(answers=True),
+        OutsideGroup(answers=False),
+        RefusedByKafka(),
+    )
+}
+"""Causes that views of the history decide by."""
+
+
+def cause_of(text: str) -> Cause | None:
+    """Return the cause with this sentence; any other sentence is the reason of a lane."""
+    if found := re.fullmatch(r"(Heartbeat|JoinGroup|SyncGroup) was refused: (.*)", text):
+        return GroupRequestRefused(found[1], found[2])
+    if found := re.fullmatch(r"no heartbeat was answered for (\d+) ms", text):
+        return SessionExpired(int(found[1]))
+    return _TYPED.get(text) or (LaneObstacle(text) if text else None)
 
 
 def transition(
@@ -39,20 +75,13 @@ def transition(
     about = None if connector is None or task is None else TaskId(connector, task)
     required = [item.name for item in fields(PAYLOADS[kind]) if item.default is MISSING]
     given = {**{name: _LEAST[name] for name in required}, **(data or {})}
-    payload, why = version_1.read(kind, given, cause, about)
+    given = {name: value for name, value in given.items() if value is not None or name == "offsets"}
+    payload = payload_of(kind, given)
+    why = cause_of(cause or (str(given.get("reason", "")) if payload.has_reason else ""))
+    if isinstance(payload, FencedBy) and about is not None and payload.by is not None and payload.state is not None:
+        generation_there = -1 if payload.by_generation is None else payload.by_generation
+        why = TakenOver(payload.by, about, generation_there, payload.newer_epoch, payload.state, payload.since_ms)
     return Transition(payload, connector, task, generation, producer_epoch, why, sighting_of(kind, given))
-
-
-class Because(RecordedText):
-    """A cause in words: equal to each cause that has this sentence."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cause) and cause_text(other) == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from connectx.core.source.bulk import BulkLane
 from connectx.core.source.messages import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
 from connectx.core.source.progress import Retry, SourceProgress, SourceTaskSettings, next_retry
 from connectx.model import causes, payloads
-from connectx.model.causes import Cause, DataCause, ExecutorsWithoutKafka, RecordsFailed
+from connectx.model.causes import Cause, ExecutorsWithoutKafka, RecordsFailed
 from connectx.model.events import Transition
 from connectx.model.payloads import Payload, StepName
 from connectx.model.states import TransactionBoundary
@@ -558,7 +558,7 @@ class SourceTaskCore:
             self._record_abort(causes.AbortAsked(), step)
             step.effects.append(msg.BeginTransaction())
 
-    def _record_abort(self, reason: DataCause, step: msg.SourceStep) -> None:
+    def _record_abort(self, reason: Cause, step: msg.SourceStep) -> None:
         """The transaction is over; what was about to be sent into it counts, unless the task continues with it."""
         records, self.progress.records = self.progress.records, 0
         if not self.aborting:

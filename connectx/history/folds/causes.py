@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from connectx.history.folds.worker_states import Standing, WorkerState
 from connectx.history.wording import listing
-from connectx.model.cause_text import cause_text
 from connectx.model.causes import (
     Cause,
     CoordinatorUnreachable,
@@ -53,7 +52,7 @@ def why(
     for way in dict.fromkeys(way for _, way in gone):
         parts += _joined([name for name, its in gone if its == way], way)
     parts += [text for text in reason_texts(reasons, come) if text not in parts]
-    return "; ".join(parts) or next((cause_text(cause) for _, cause in reasons if cause is not None), "")
+    return "; ".join(parts) or next((str(cause) for _, cause in reasons if cause is not None), "")
 
 
 def reason_texts(reasons: Sequence[Reason], come: Sequence[str] = ()) -> list[str]:
@@ -70,7 +69,7 @@ def _explains_coming(cause: Cause) -> bool:
 def _reason_text(worker: str, cause: Cause) -> str:
     if isinstance(cause, WorkerStarts):
         return f"{worker} starts"
-    text = cause_text(cause)
+    text = str(cause)
     return f"{worker}: {text}" if isinstance(cause, _OWN_LOSS) else text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from connectx.model.cause_text import takeover_text
 from connectx.model.causes import TakenOver
 from connectx.model.events import Event
 from connectx.model.payloads import FencedBy, ProducerFenced, WorkerStarted
@@ -30,4 +29,6 @@ def fenced_by(events: Iterable[Event]) -> dict[int, str]:
 
 def _text(event: Event, names: dict[str, str]) -> str:
     takeover = event.why
-    return takeover_text(takeover, names.get(takeover.by)) if isinstance(takeover, TakenOver) else event.cause
+    if isinstance(takeover, TakenOver) and takeover.by in names:
+        return takeover.worded(names[takeover.by])
+    return event.cause

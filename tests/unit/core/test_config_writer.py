@@ -29,7 +29,7 @@ from connectx.model.config_records import (
     TaskCommitRecord,
     TaskConfigRecord,
 )
-from connectx.model.event_kinds import EventKind
+from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from tests.support.worker_script import (

@@ -13,7 +13,7 @@ import pytest
 from connectx.errors.history import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
-from connectx.model.causes import RecordedText
+from connectx.model.causes import LaneObstacle
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.payloads import SourceRange, TaskState, TransactionCommitted
@@ -34,7 +34,7 @@ def test_an_event_has_the_transition_and_a_number_a_time_and_a_worker() -> None:
     log = ticking(5_000)
     recorded = transition(EventKind.TASK_STATE, "orders", 1, 3, 7, "because", {"state": State.RUNNING})
     event = log.append(recorded, "worker-1")
-    why = RecordedText("because")
+    why = LaneObstacle("because")
     expected = Event(1, 5_000, "worker-1", TaskState(State.RUNNING), "orders", 1, 3, 7, why)
     assert event == expected
     assert list(log) == [expected]
@@ -222,6 +222,7 @@ def write(path: Path, *lines: str) -> Path:
 
 def line(**changes: object) -> str:
     event: dict[str, object] = {
+        "version": 2,
         "seq": 1,
         "time_ms": 5,
         "worker": None,
@@ -232,6 +233,7 @@ def line(**changes: object) -> str:
         "producer_epoch": None,
         "cause": "",
         "data": {"step": "begin"},
+        "why": None,
     }
     return json.dumps({key: value for key, value in {**event, **changes}.items() if value != "absent"})
 
@@ -251,8 +253,8 @@ def line(**changes: object) -> str:
         (line(seq=2, data={}), "the key 'step' is missing"),
         (line(seq=2, data={"step": "jump"}), "'jump' is not a valid StepName"),
         (line(seq=2, data={"step": "begin", "instance": "1"}), "instance: it is '1'"),
-        (line(seq=2, version=3, why=None), "version is 3, not 1 or 2"),
-        (line(seq=2, version=2, why={"type": "Fate"}), "is no cause"),
+        (line(seq=2, version=1), "its version is 1, and this connectx reads version 2"),
+        (line(seq=2, why={"type": "Fate"}), "is no cause"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, second: str, what: str) -> None:

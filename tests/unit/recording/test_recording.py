@@ -38,7 +38,7 @@ from connectx.core.requests import RequestHandler
 from connectx.core.tasks import TASK_MOVES, TaskPhase, Tasks
 from connectx.core.worker import WorkerCore
 from connectx.errors.history import RecordingError
-from connectx.model.causes import Cause
+from connectx.model.causes import CAUSES
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord
 from connectx.model.states import TargetState
 from connectx.model.worker_keys import WorkerKeys
@@ -106,7 +106,7 @@ def test_every_stimulus_and_effect_is_read_back_as_it_was(cls: type) -> None:
     assert decode(json.loads(json.dumps(encode(value)))) == value
 
 
-@pytest.mark.parametrize("cause", classes_of(Cause), ids=lambda cause: cause.__name__)
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.__name__)
 def test_every_cause_is_read_back_as_it_was(cause: type) -> None:
     again = StartAgain(example(cause), is_restart=True)
     assert decode(json.loads(json.dumps(encode(again)))) == again

@@ -16,7 +16,6 @@ from connectx.core.sink.progress import named
 from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
-from connectx.model.cause_text import cause_text
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
@@ -67,7 +66,7 @@ class SinkWorld:
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
         self._metrics |= {
             "lane": core.bulk.choice.lane.value,
-            "lane_reason": cause_text(core.bulk.choice.reason),
+            "lane_reason": str(core.bulk.choice.reason),
             "job": None,
         }
         self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
@@ -401,7 +400,7 @@ class SinkWorld:
             lag=lag,
             positions=named(reached),
             lane=choice.lane.value,
-            lane_reason=self._setup.masked(cause_text(choice.reason)),
+            lane_reason=self._setup.masked(str(choice.reason)),
             job=self._jobs.progress(),
         )
         if lag is not None:

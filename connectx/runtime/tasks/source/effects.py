@@ -61,7 +61,6 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.internal.offset_topics import OffsetCopier
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.producer_epochs import producer_epoch
-from connectx.model.cause_text import cause_text
 from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.tasks.connector_host import trace_of
@@ -208,7 +207,7 @@ class SourceWorld:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits,
         lane and lane_reason, and of a job that runs its number, parts and parts_done."""
         choice, masked = self._core.bulk.choice, self._setup.masked
-        lane = {"lane": choice.lane.value, "lane_reason": masked(cause_text(choice.reason))}
+        lane = {"lane": choice.lane.value, "lane_reason": masked(str(choice.reason))}
         return {**self._metrics, **lane, "job": self._bulk.progress(), "waits": masked(self._setup.plugin.waits)}
 
     @property
