@@ -39,7 +39,6 @@ from connectx.connectors.lake.settings import (
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     PATH_CONFIG,
-    STORAGE,
     UPSERT_CONFIG,
     LakeSettings,
     tables_config,
@@ -48,6 +47,7 @@ from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, widens
 from connectx.connectors.shared.storage import (
+    STORAGE,
     check_directory,
     check_exclusive,
     is_remote,

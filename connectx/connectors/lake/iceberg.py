@@ -9,7 +9,6 @@ retries would lay the rows of a zombie over newer snapshots, so they are off: af
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +29,7 @@ from connectx.connectors.lake.settings import (
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, normal_type
+from connectx.connectors.shared.iceberg import CATALOG, catalog_errors, catalog_problems
 from connectx.connectors.shared.storage import options, storage_errors, store_of, url_of
 from connectx.errors.lakes import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table, Transaction
-
-CATALOG: Final = "iceberg.catalog."
-"""Prefix of settings that go to the catalog."""
 
 _NAMESPACE: Final = "default"
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
@@ -84,11 +81,7 @@ class IcebergSink(ChangingSink):
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """A catalog needs a type or an address, and upsert the key."""
-        problems = dict(super().validate(config))
-        if not options(config, CATALOG):
-            missing = f"the settings of the catalog are missing, such as {CATALOG}type and {CATALOG}uri"
-            problems["iceberg.catalog"] = [missing]
-        return problems
+        return {**super().validate(config), **catalog_problems(config)}
 
     @classmethod
     def table(cls, config: Mapping[str, str | None], name: str) -> IcebergTable:
@@ -365,21 +358,3 @@ class IcebergTable:
 
     def _errors(self) -> Any:
         return catalog_errors(self.name)
-
-
-def catalog_errors(name: str) -> AbstractContextManager[None]:
-    """Turn errors of the library, the catalog and the storage of a table into those of connectx; see storage_errors."""
-    from pyiceberg import exceptions
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-
-    return storage_errors(
-        name,
-        CATALOG + "*",
-        access=CATALOG + "*",
-        later=(exceptions.RESTError, exceptions.WaitingForLockException, SQLAlchemyError),
-        final=(
-            *(ValueError, ArgumentError, exceptions.NoSuchPropertyException, exceptions.NotInstalledError),
-            *(exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.BadRequestError),
-            *(exceptions.OAuthError, exceptions.NoSuchNamespaceError, exceptions.ValidationError),
-        ),
-    )

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.connectors.shared.iceberg import MERGED
+
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
-
-MERGED: Final = "connectx.merged"
-"""Property of a snapshot that only replaces files; the library has no operation for it."""
 
 _SMALL: Final = 0.75
 """Files below this part of the wanted size are merged."""

@@ -12,12 +12,19 @@ from connectx.connectors.lake.settings import (
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     PATH_CONFIG,
-    STORAGE,
     LakeSettings,
     tables_config,
 )
 from connectx.connectors.lake.task import LakeSink, LakeTask
-from connectx.connectors.shared.storage import check_directory, check_exclusive, is_remote, options, store_of, url_of
+from connectx.connectors.shared.storage import (
+    STORAGE,
+    check_directory,
+    check_exclusive,
+    is_remote,
+    options,
+    store_of,
+    url_of,
+)
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
 from connectx.plugins.api import SinkTaskContext

@@ -52,9 +52,6 @@ def tables_config(default_name: str) -> ConfigDef:
     )
 
 
-STORAGE: Final = "storage."
-"""Prefix of settings that go to the storage library."""
-
 PATH_CONFIG: Final = ConfigDef().define(
     "path",
     str,

@@ -24,6 +24,9 @@ from connectx.views import masked_text
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+STORAGE: Final = "storage."
+"""Prefix of settings that go to the storage library."""
+
 _FINAL: Final = (
     errno.EACCES,
     errno.EPERM,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from connectx.connectors.lake.iceberg import catalog_errors
-from connectx.connectors.lake.merging import MERGED
 from connectx.connectors.shared.columns import normal_type
+from connectx.connectors.shared.iceberg import MERGED, catalog_errors
 from connectx.connectors.spark.tables import Commit, ReadFile, TableFile, common_schema, in_schema
 from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.connectors.lake.iceberg import CATALOG
-from connectx.connectors.lake.settings import STORAGE
+from connectx.connectors.shared.iceberg import CATALOG, catalog_problems
 from connectx.connectors.shared.keyed import valued_frame, valued_table
-from connectx.connectors.shared.storage import options
+from connectx.connectors.shared.storage import STORAGE, options
 from connectx.connectors.spark.columns import ColumnReader
 from connectx.connectors.spark.delta import DeltaLog
 from connectx.connectors.spark.files import FileReader
@@ -140,10 +139,7 @@ class SparkSource(SourceConnector):
                 problems["offset.mode"] = [f"offset.mode={mode} needs the table in {_PATH}"]
             if config.get("schema"):
                 problems["schema"] = [f"offset.mode={mode} has the columns of the table"]
-        if mode == "snapshot" and not options(config, CATALOG):
-            missing = f"the settings of the catalog are missing, such as {CATALOG}type and {CATALOG}uri"
-            problems["iceberg.catalog"] = [missing]
-        return problems
+        return problems | (catalog_problems(config) if mode == "snapshot" else {})
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
