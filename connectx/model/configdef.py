@@ -167,8 +167,14 @@ class ConfigDef:
 
     def __init__(self, *others: ConfigDef) -> None:
         self._keys: dict[str, ConfigKey] = {}
+        self._group: str | None = None
         for other in others:
             self._keys.update(other._keys)
+
+    def group(self, name: str) -> ConfigDef:
+        """Name the group of the keys that are defined next; returns this definition, as `define` does."""
+        self._group = name
+        return self
 
     def define(
         self,
@@ -193,7 +199,8 @@ class ConfigDef:
             name: the key; put the unit last (`poll.interval.ms`).
             type: int (32 bits), float, bool, str, list, or one of Connect's names such as "LONG".
             default: value when the user gives none; without it the key is required.
-            order: place within `group`; counted on when left out.
+            group: its group, when it is not that of the last call of `group`.
+            order: place within its group; counted on when left out.
             validator: a Validator, or a function that returns what is wrong with the parsed value, or None.
             secret: the value is a password: parsed into a Secret.
 
@@ -211,6 +218,7 @@ class ConfigDef:
                 problem = _invalid(name, default, validator)
             if problem:
                 raise ConfigError([problem])
+        group = group or self._group
         if order is None:
             order = -1 if group is None else 1 + sum(key.group == group for key in self._keys.values())
         self._keys[name] = ConfigKey(

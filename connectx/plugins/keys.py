@@ -17,9 +17,6 @@ from connectx.model.worker_keys import PARTITIONS, REPLICATION_FACTOR
 
 _COMMON: Final = "Common"
 _ERRORS: Final = "Error Handling"
-_EXACTLY_ONCE: Final = "Exactly Once Support"
-_CREATION: Final = "Topic Creation"
-_BULK: Final = "Bulk"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -35,11 +32,11 @@ def _name_problem(value: Any) -> str | None:
 
 COMMON_CONFIG: Final = (
     ConfigDef()
+    .group(_COMMON)
     .define(
         "name",
         str,
         doc="Name of the connector, unique in the cluster.",
-        group=_COMMON,
         importance="HIGH",
         width="MEDIUM",
         display_name="Connector name",
@@ -49,7 +46,6 @@ COMMON_CONFIG: Final = (
         "connector.class",
         str,
         doc="Alias, Java class name or Python path of the connector.",
-        group=_COMMON,
         importance="HIGH",
         width="LONG",
         display_name="Connector class",
@@ -59,7 +55,6 @@ COMMON_CONFIG: Final = (
         int,
         1,
         doc="The most tasks that the connector may have.",
-        group=_COMMON,
         importance="HIGH",
         width="SHORT",
         display_name="Tasks max",
@@ -70,7 +65,6 @@ COMMON_CONFIG: Final = (
         bool,
         True,
         doc="Whether more tasks than tasks.max are an error.",
-        group=_COMMON,
         importance="LOW",
         width="SHORT",
         display_name="Enforce tasks max",
@@ -80,7 +74,6 @@ COMMON_CONFIG: Final = (
         "CLASS",
         None,
         doc="Converter of keys; the worker's without it.",
-        group=_COMMON,
         importance="LOW",
         width="SHORT",
         display_name="Key converter class",
@@ -90,7 +83,6 @@ COMMON_CONFIG: Final = (
         "CLASS",
         None,
         doc="Converter of values; the worker's without it.",
-        group=_COMMON,
         importance="LOW",
         width="SHORT",
         display_name="Value converter class",
@@ -100,50 +92,49 @@ COMMON_CONFIG: Final = (
         "CLASS",
         None,
         doc="Converter of headers; the worker's without it.",
-        group=_COMMON,
         importance="LOW",
         width="SHORT",
         display_name="Header converter class",
     )
+    .group("Transforms")
     .define(
         "transforms",
         list,
         [],
         doc="Aliases of transformations, in order.",
-        group="Transforms",
         importance="LOW",
         width="LONG",
         display_name="Transforms",
         validator=unique_list("transformation aliases"),
     )
+    .group("Predicates")
     .define(
         "predicates",
         list,
         [],
         doc="Aliases of predicates that transformations use.",
-        group="Predicates",
         importance="LOW",
         width="LONG",
         display_name="Predicates",
         validator=unique_list("predicate aliases"),
     )
+    .group(_COMMON)
     .define(
         "config.action.reload",
         str,
         "restart",
         doc="What to do when a config provider's value has expired.",
-        group=_COMMON,
         importance="LOW",
         width="MEDIUM",
         display_name="Reload Action",
         validator=one_of("none", "restart"),
     )
+    .group(_ERRORS)
     .define(
         "errors.retry.timeout",
         "LONG",
         0,
         doc="How long a failed operation is retried, in ms; 0 is never, -1 is forever.",
-        group=_ERRORS,
         width="MEDIUM",
         display_name="Retry Timeout for Errors",
     )
@@ -152,7 +143,6 @@ COMMON_CONFIG: Final = (
         "LONG",
         60_000,
         doc="The longest wait between two tries, in ms.",
-        group=_ERRORS,
         width="MEDIUM",
         display_name="Maximum Delay Between Retries for Errors",
     )
@@ -161,7 +151,6 @@ COMMON_CONFIG: Final = (
         str,
         "none",
         doc="none: the first bad record fails the task. all: bad records are skipped.",
-        group=_ERRORS,
         width="SHORT",
         display_name="Error Tolerance",
         validator=one_of("none", "all"),
@@ -171,7 +160,6 @@ COMMON_CONFIG: Final = (
         bool,
         False,
         doc="Log every error.",
-        group=_ERRORS,
         width="SHORT",
         display_name="Log Errors",
     )
@@ -180,7 +168,6 @@ COMMON_CONFIG: Final = (
         bool,
         False,
         doc="Log the records of errors, too.",
-        group=_ERRORS,
         width="SHORT",
         display_name="Log Error Details",
     )
@@ -188,23 +175,23 @@ COMMON_CONFIG: Final = (
 
 SOURCE_CONFIG: Final = (
     ConfigDef(COMMON_CONFIG)
+    .group("Topic Creation")
     .define(
         "topic.creation.groups",
         list,
         [],
         doc="Names of groups of settings for topics that the connector creates.",
-        group=_CREATION,
         importance="LOW",
         width="LONG",
         display_name="Topic Creation Groups",
         validator=unique_list("topic creation groups"),
     )
+    .group("Exactly Once Support")
     .define(
         "exactly.once.support",
         str,
         "requested",
         doc="required: refuse the connector unless it reports that it can deliver exactly once.",
-        group=_EXACTLY_ONCE,
         width="SHORT",
         display_name="Exactly once support",
         validator=one_of("REQUIRED", "REQUESTED", ignore_case=True),
@@ -214,7 +201,6 @@ SOURCE_CONFIG: Final = (
         str,
         "poll",
         doc="When a transaction is committed: after each poll, at intervals, or where the connector decides.",
-        group=_EXACTLY_ONCE,
         width="SHORT",
         display_name="Transaction Boundary",
         validator=one_of("INTERVAL", "POLL", "CONNECTOR", ignore_case=True),
@@ -224,18 +210,17 @@ SOURCE_CONFIG: Final = (
         "LONG",
         None,
         doc="Interval for transaction.boundary=interval; the worker's offset.flush.interval.ms without it.",
-        group=_EXACTLY_ONCE,
         importance="LOW",
         width="SHORT",
         display_name="Transaction boundary interval",
         validator=Validator(lambda value: None if value is None else at_least(0).check(value), "[0,...]"),
     )
+    .group("offsets.topic")
     .define(
         "offsets.storage.topic",
         str,
         None,
         doc="A separate topic for the connector's offsets. Without it, they are in the worker's.",
-        group="offsets.topic",
         importance="LOW",
         width="LONG",
         display_name="Offsets topic",
@@ -245,12 +230,12 @@ SOURCE_CONFIG: Final = (
 
 SINK_CONFIG: Final = (
     ConfigDef(COMMON_CONFIG)
+    .group(_COMMON)
     .define(
         "topics",
         list,
         [],
         doc="Topics to consume, separated by commas.",
-        group=_COMMON,
         importance="HIGH",
         width="LONG",
         order=4,
@@ -261,19 +246,18 @@ SINK_CONFIG: Final = (
         str,
         "",
         doc="Regular expression of topics to consume, instead of topics.",
-        group=_COMMON,
         importance="HIGH",
         width="LONG",
         order=4,
         display_name="Topics regex",
         validator=valid_regex(),
     )
+    .group(_ERRORS)
     .define(
         "errors.deadletterqueue.topic.name",
         str,
         "",
         doc="Topic for records that could not be read; empty is none.",
-        group=_ERRORS,
         width="MEDIUM",
         display_name="Dead Letter Queue Topic Name",
     )
@@ -282,7 +266,6 @@ SINK_CONFIG: Final = (
         "SHORT",
         3,
         doc="Replication factor of that topic when it has to be created.",
-        group=_ERRORS,
         width="MEDIUM",
         display_name="Dead Letter Queue Topic Replication Factor",
     )
@@ -291,7 +274,6 @@ SINK_CONFIG: Final = (
         bool,
         False,
         doc="Whether records there get headers with the place and reason of the failure.",
-        group=_ERRORS,
         width="MEDIUM",
         display_name="Enable Error Context Headers",
     )
@@ -300,13 +282,13 @@ SINK_CONFIG: Final = (
 
 BULK_CONFIG: Final = (
     ConfigDef()
+    .group("Bulk")
     .define(
         "bulk.mode",
         str,
         "auto",
         doc="When Spark's executors convert and write in place of the worker: auto for a large lag or slice if Spark "
         "has at least 4 cores, never, or always.",
-        group=_BULK,
         validator=one_of("auto", "never", "always"),
     )
     .define(
@@ -314,7 +296,6 @@ BULK_CONFIG: Final = (
         "LONG",
         64 << 20,
         doc="Bytes that wait before auto uses Spark's executors. They end when less than a quarter waits.",
-        group=_BULK,
         importance="LOW",
         validator=at_least(1),
     )
@@ -323,7 +304,6 @@ BULK_CONFIG: Final = (
         list,
         [],
         doc="Python packages and modules that executors need besides those of the connector's classes.",
-        group=_BULK,
         importance="LOW",
     )
 )

@@ -17,7 +17,6 @@ SNAPSHOT_MODES: Final = ("initial", "initial_only", "always", "no_data", "never"
 MISMATCH_STRATEGIES: Final = ("trust_offset", "trust_slot", "trust_greater_lsn", "no_validation")
 CONNECTION_KEYS: Final = "database.hostname, database.port, database.dbname, database.user or database.password"
 
-_DATABASE = "Database"
 _SLOT = "Replication"
 _TABLES = "Tables"
 _EVENTS = "Events"
@@ -65,45 +64,42 @@ def _key_columns(given: str | None) -> str | None:
 
 CONFIG: Final = (
     ConfigDef()
+    .group("Database")
     .define(
         "database.hostname",
         str,
         doc="Host of the server; a path that begins with / is the folder of its socket.",
-        group=_DATABASE,
         importance="HIGH",
         validator=non_empty(),
     )
-    .define("database.port", int, 5432, doc="Port of the server.", group=_DATABASE, importance="HIGH")
+    .define("database.port", int, 5432, doc="Port of the server.", importance="HIGH")
     .define(
         "database.user",
         str,
         doc="User with the attribute REPLICATION who may read the tables.",
-        group=_DATABASE,
         importance="HIGH",
     )
-    .define(
-        "database.password", str, None, doc="Password of the user.", group=_DATABASE, importance="HIGH", secret=True
-    )
-    .define("database.dbname", str, doc="Database to read.", group=_DATABASE, importance="HIGH", validator=non_empty())
-    .define("database.sslmode", str, None, doc="sslmode of libpq, as require or verify-full.", group=_DATABASE)
-    .define("database.sslcert", str, None, doc="File of the client's certificate.", group=_DATABASE)
-    .define("database.sslkey", str, None, doc="File of the client's key (PEM, for libpq).", group=_DATABASE)
-    .define("database.sslpassword", str, None, doc="Password of the client's key.", group=_DATABASE, secret=True)
-    .define("database.sslrootcert", str, None, doc="File of the certificates to trust.", group=_DATABASE)
+    .define("database.password", str, None, doc="Password of the user.", importance="HIGH", secret=True)
+    .define("database.dbname", str, doc="Database to read.", importance="HIGH", validator=non_empty())
+    .define("database.sslmode", str, None, doc="sslmode of libpq, as require or verify-full.")
+    .define("database.sslcert", str, None, doc="File of the client's certificate.")
+    .define("database.sslkey", str, None, doc="File of the client's key (PEM, for libpq).")
+    .define("database.sslpassword", str, None, doc="Password of the client's key.", secret=True)
+    .define("database.sslrootcert", str, None, doc="File of the certificates to trust.")
+    .group(_EVENTS)
     .define(
         "topic.prefix",
         str,
         doc="Name of the server in topics, records and source offsets. A table's topic is prefix.schema.table.",
-        group=_EVENTS,
         importance="HIGH",
         validator=matching(r"[a-zA-Z0-9_.\-]+"),
     )
+    .group(_SLOT)
     .define(
         "plugin.name",
         str,
         "pgoutput",
         doc="Output plugin of the slot. Debezium's default is decoderbufs, which is not supported.",
-        group=_SLOT,
         validator=one_of("pgoutput"),
     )
     .define(
@@ -111,7 +107,6 @@ CONFIG: Final = (
         str,
         "debezium",
         doc="Replication slot to read. It is created if it does not exist and no source offset is stored.",
-        group=_SLOT,
         importance="HIGH",
         validator=matching("[a-z0-9_]{1,63}"),
     )
@@ -121,7 +116,6 @@ CONFIG: Final = (
         "auto",
         doc="How the slot is read. auto: a backlog by SQL, and then what follows over a replication connection if the "
         "server allows one. stream: over a replication connection only. sql: by SQL only. Not a key of Debezium.",
-        group=_SLOT,
         validator=one_of("auto", "stream", "sql"),
     )
     .define(
@@ -130,11 +124,10 @@ CONFIG: Final = (
         10_000,
         doc="How often a replication connection reports to the server at least. It must be less than the server's "
         "wal_sender_timeout.",
-        group=_SLOT,
         importance="LOW",
         validator=at_least(10),
     )
-    .define("publication.name", str, "dbz_publication", doc="Publication to read.", group=_SLOT, importance="HIGH")
+    .define("publication.name", str, "dbz_publication", doc="Publication to read.", importance="HIGH")
     .define(
         "publication.autocreate.mode",
         str,
@@ -142,7 +135,6 @@ CONFIG: Final = (
         doc="What to do about the publication. all_tables: create it for all tables if it does not exist, which needs "
         "a superuser. filtered: create it for the tables that the lists choose, or set its tables to them. disabled: "
         "it must exist.",
-        group=_SLOT,
         validator=one_of("all_tables", "filtered", "disabled"),
     )
     .define(
@@ -151,7 +143,6 @@ CONFIG: Final = (
         False,
         doc="Whether a publication that the task creates or changes names the root of a partitioned table, so that "
         "all partitions have one topic. Otherwise each partition has its own.",
-        group=_SLOT,
         importance="LOW",
     )
     .define(
@@ -163,9 +154,9 @@ CONFIG: Final = (
         "trust_greater_lsn: continue at the later of both positions; changes may be missing. no_validation: continue "
         "at the source offset, and fail only if the slot is gone or has lost WAL after it; changes may be missing; "
         "Debezium's default. With snapshot.mode=when_needed a snapshot is taken instead.",
-        group=_SLOT,
         validator=one_of(*MISMATCH_STRATEGIES),
     )
+    .group(_TABLES)
     .define(
         "snapshot.mode",
         str,
@@ -173,7 +164,6 @@ CONFIG: Final = (
         doc="When to read all rows first. initial: when no source offset is stored. initial_only: the same, and no "
         "changes afterwards, without a slot and a publication. always: at each start of the task. no_data, never: not "
         "at all. when_needed: as initial, and also when the slot does not fit the offset.",
-        group=_TABLES,
         validator=one_of(*SNAPSHOT_MODES),
     )
     .define(
@@ -181,7 +171,6 @@ CONFIG: Final = (
         list,
         "",
         doc="Regular expressions; only tables of these schemas are read.",
-        group=_TABLES,
         validator=valid_regexes(),
     )
     .define(
@@ -189,7 +178,6 @@ CONFIG: Final = (
         list,
         "",
         doc="Regular expressions; tables of these schemas are not read.",
-        group=_TABLES,
         validator=valid_regexes(),
     )
     .define(
@@ -197,7 +185,6 @@ CONFIG: Final = (
         list,
         "",
         doc="Regular expressions for schema.table; only these tables are read.",
-        group=_TABLES,
         importance="HIGH",
         validator=valid_regexes(),
     )
@@ -206,7 +193,6 @@ CONFIG: Final = (
         list,
         "",
         doc="Regular expressions for schema.table; these tables are not read.",
-        group=_TABLES,
         validator=valid_regexes(),
     )
     .define(
@@ -215,7 +201,6 @@ CONFIG: Final = (
         "",
         doc="Regular expressions for schema.table.column; values have only these columns. A key has all of its "
         "columns.",
-        group=_TABLES,
         validator=valid_regexes(),
     )
     .define(
@@ -224,24 +209,23 @@ CONFIG: Final = (
         "",
         doc="Regular expressions for schema.table.column; values do not have these columns. A key has all of its "
         "columns.",
-        group=_TABLES,
         validator=valid_regexes(),
     )
+    .group(_EVENTS)
     .define(
         "message.key.columns",
         str,
         None,
         doc="Columns that are the key of records in place of the primary key: table:column,column;table:column. Tables "
         "and columns are regular expressions, as public.orders or (.*).orders.",
-        group=_EVENTS,
         validator=_key_columns,
     )
+    .group(_TABLES)
     .define(
         "snapshot.fetch.size",
         int,
         10_240,
         doc="How many rows of a snapshot one slice takes; each slice is a transaction in Kafka.",
-        group=_TABLES,
         importance="LOW",
         validator=at_least(1),
     )
@@ -251,16 +235,15 @@ CONFIG: Final = (
         1,
         doc="How many tables, or ranges of large tables, a snapshot reads at a time, each over a separate connection "
         "and as of the same moment.",
-        group=_TABLES,
         validator=at_least(1),
     )
+    .group(_EVENTS)
     .define(
         "max.batch.size",
         int,
         16_384,
         doc="About how many changes one slice takes. A transaction of PostgreSQL is never divided. Debezium's default "
         "is 2,048.",
-        group=_EVENTS,
         validator=at_least(1),
     )
     .define(
@@ -269,7 +252,6 @@ CONFIG: Final = (
         65_536,
         doc="About how many changes are read from the slot at a time. Later readings of a long backlog have up to 8 "
         "times as many, while these fit into 64 MiB. Debezium's default is 8,192.",
-        group=_EVENTS,
         validator=at_least(1),
     )
     .define(
@@ -277,7 +259,6 @@ CONFIG: Final = (
         "LONG",
         50,
         doc="How long to wait before the slot is read again when it had no changes. Debezium's default is 500.",
-        group=_EVENTS,
         validator=at_least(1),
     )
     .define(
@@ -286,7 +267,6 @@ CONFIG: Final = (
         0,
         doc="How often to write a record to the topic of heartbeats; 0: never. The slot is advanced without "
         "heartbeats, too.",
-        group=_EVENTS,
         validator=at_least(0),
     )
     .define(
@@ -294,32 +274,30 @@ CONFIG: Final = (
         str,
         "__debezium-heartbeat",
         doc="What the topic of heartbeats begins with; topic.prefix follows after a dot.",
-        group=_EVENTS,
         importance="LOW",
     )
+    .group(_SLOT)
     .define(
         "slot.advance.interval.ms",
         "LONG",
         10_000,
         doc="How often source offset and slot are advanced while no table changes, and the slot while a backlog is "
         "read ahead, so that the server can drop WAL. Not a key of Debezium.",
-        group=_SLOT,
         importance="LOW",
         validator=at_least(1),
     )
+    .group(_EVENTS)
     .define(
         "tombstones.on.delete",
         bool,
         True,
         doc="Whether a record without a value follows each delete, for compaction of topics.",
-        group=_EVENTS,
     )
     .define(
         "skipped.operations",
         list,
         "t",
         doc="Operations that give no records: c (insert), u (update), d (delete), t (truncate), or none.",
-        group=_EVENTS,
         importance="LOW",
         validator=lambda given: None if set(given or ()) <= {"c", "u", "d", "t", "none"} else "use c, u, d, t or none",
     )
@@ -329,7 +307,6 @@ CONFIG: Final = (
         "precise",
         doc="What NUMERIC and MONEY become. precise: Connect's Decimal, or a struct of scale and value where a NUMERIC "
         "has no precision. string: text. double: a double, which may lose digits.",
-        group=_EVENTS,
         validator=one_of("precise", "string", "double"),
     )
     .define(
@@ -337,7 +314,6 @@ CONFIG: Final = (
         int,
         2,
         doc="Scale of the Decimal that MONEY becomes.",
-        group=_EVENTS,
         importance="LOW",
         validator=between(0, MOST_FRACTION_DIGITS),
     )
@@ -346,7 +322,6 @@ CONFIG: Final = (
         str,
         "json",
         doc="What HSTORE becomes. json: a JSON object as text. map: a map of texts.",
-        group=_EVENTS,
         importance="LOW",
         validator=one_of("json", "map"),
     )
@@ -357,7 +332,6 @@ CONFIG: Final = (
         doc="What dates and times become. adaptive: days, and milliseconds or microseconds as the column's precision "
         "needs. adaptive_time_microseconds: the same, with times of day always in microseconds. connect: Connect's "
         "Date, Time and Timestamp, in milliseconds.",
-        group=_EVENTS,
         validator=one_of("adaptive", "adaptive_time_microseconds", "connect"),
     )
     .define(
@@ -365,7 +339,6 @@ CONFIG: Final = (
         str,
         "bytes",
         doc="What BYTEA becomes.",
-        group=_EVENTS,
         importance="LOW",
         validator=one_of("bytes", "hex"),
     )
@@ -374,7 +347,6 @@ CONFIG: Final = (
         str,
         "__debezium_unavailable_value",
         doc="Text in place of a value stored out of line (TOAST) that an update did not change.",
-        group=_EVENTS,
     )
 )
 

@@ -14,9 +14,6 @@ from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, matching, one_of
 
-_CONNECTION: Final = "Connection"
-_RECORDS: Final = "Records"
-_ERRORS: Final = "Errors"
 _TEXT_ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 _LOGINS: Final = {
     "basic": ["connection.user", "connection.password"],
@@ -66,12 +63,12 @@ def _pem_problem(path: Any) -> str | None:
 
 CONFIG: Final = (
     ConfigDef()
+    .group("Connection")
     .define(
         "http.api.url",
         str,
         doc="Where requests go. ${topic}, ${partition}, ${offset} and ${key} stand for those of the record, another "
         "name such as ${id} for a field of its value.",
-        group=_CONNECTION,
         importance="HIGH",
         validator=_url_problem,
     )
@@ -80,7 +77,6 @@ CONFIG: Final = (
         str,
         "POST",
         doc="Method of requests.",
-        group=_CONNECTION,
         importance="HIGH",
         validator=one_of("POST", "PUT", "PATCH", ignore_case=True),
     )
@@ -90,39 +86,35 @@ CONFIG: Final = (
         "",
         doc="Headers of every request, as `name:value`, separated by header.separator. Hidden, since they often "
         "hold keys.",
-        group=_CONNECTION,
         secret=True,
     )
-    .define("header.separator", str, "|", doc="What separates headers.", group=_CONNECTION, importance="LOW")
+    .define("header.separator", str, "|", doc="What separates headers.", importance="LOW")
     .define(
         "auth.type",
         str,
         "none",
         doc="How the sink logs in: none, basic (connection.user, connection.password), bearer (bearer.token) or oauth2 "
         "(client credentials, with the keys oauth2.*).",
-        group=_CONNECTION,
         validator=one_of("none", "basic", "bearer", "oauth2", ignore_case=True),
     )
-    .define("connection.user", str, None, doc="User for auth.type=basic.", group=_CONNECTION)
-    .define("connection.password", str, None, doc="Password for auth.type=basic.", group=_CONNECTION, secret=True)
-    .define("bearer.token", str, None, doc="Token for auth.type=bearer.", group=_CONNECTION, secret=True)
+    .define("connection.user", str, None, doc="User for auth.type=basic.")
+    .define("connection.password", str, None, doc="Password for auth.type=basic.", secret=True)
+    .define("bearer.token", str, None, doc="Token for auth.type=bearer.", secret=True)
     .define(
         "oauth2.token.url",
         str,
         None,
         doc="Where auth.type=oauth2 gets its tokens. A token is renewed before it ends, and when it is refused (401).",
-        group=_CONNECTION,
         validator=_token_url_problem,
     )
-    .define("oauth2.client.id", str, None, doc="Client that asks for tokens.", group=_CONNECTION)
-    .define("oauth2.client.secret", str, None, doc="Secret of the client.", group=_CONNECTION, secret=True)
-    .define("oauth2.client.scope", str, "", doc="Scope of the tokens; empty: none is named.", group=_CONNECTION)
+    .define("oauth2.client.id", str, None, doc="Client that asks for tokens.")
+    .define("oauth2.client.secret", str, None, doc="Secret of the client.", secret=True)
+    .define("oauth2.client.scope", str, "", doc="Scope of the tokens; empty: none is named.")
     .define(
         "oauth2.client.auth.mode",
         str,
         "header",
         doc="Where the client's id and secret go: header (HTTP Basic) or url (the form in the body of the request).",
-        group=_CONNECTION,
         importance="LOW",
         validator=one_of("header", "url", ignore_case=True),
     )
@@ -131,7 +123,6 @@ CONFIG: Final = (
         str,
         "access_token",
         doc="Field of the token service's response that holds the token.",
-        group=_CONNECTION,
         importance="LOW",
     )
     .define(
@@ -139,7 +130,6 @@ CONFIG: Final = (
         str,
         None,
         doc="PEM file with the private key and the certificates of the sink, for targets that ask for them.",
-        group=_CONNECTION,
         importance="LOW",
     )
     .define(
@@ -147,7 +137,6 @@ CONFIG: Final = (
         str,
         None,
         doc="Password of the private key.",
-        group=_CONNECTION,
         importance="LOW",
         secret=True,
     )
@@ -156,7 +145,6 @@ CONFIG: Final = (
         str,
         None,
         doc="PEM file of the certificates to trust; left out: those of the system.",
-        group=_CONNECTION,
         importance="LOW",
         validator=_pem_problem,
     )
@@ -165,7 +153,6 @@ CONFIG: Final = (
         int,
         30_000,
         doc="How long to wait for a connection.",
-        group=_CONNECTION,
         importance="LOW",
         validator=at_least(1),
     )
@@ -174,16 +161,15 @@ CONFIG: Final = (
         int,
         30_000,
         doc="How long to wait for a response.",
-        group=_CONNECTION,
         importance="LOW",
         validator=at_least(1),
     )
+    .group("Records")
     .define(
         "request.body.format",
         str,
         "string",
         doc="string: text is sent as it is, values with fields as JSON. json: text becomes a JSON string, too.",
-        group=_RECORDS,
         validator=one_of("string", "json", ignore_case=True),
     )
     .define(
@@ -191,7 +177,6 @@ CONFIG: Final = (
         int,
         1,
         doc="Most records of one request. They come from one partition and have the same URL.",
-        group=_RECORDS,
         importance="HIGH",
         validator=at_least(1),
     )
@@ -201,18 +186,16 @@ CONFIG: Final = (
         False,
         doc="Whether each body is a JSON array of records, even of one. Replaces batch.prefix, batch.separator and "
         "batch.suffix.",
-        group=_RECORDS,
     )
-    .define("batch.prefix", str, "", doc=r"Text before the records of a body; \n is a line feed.", group=_RECORDS)
-    .define("batch.separator", str, ",", doc=r"Text between the records of a body; \n is a line feed.", group=_RECORDS)
-    .define("batch.suffix", str, "", doc=r"Text after the records of a body; \n is a line feed.", group=_RECORDS)
+    .define("batch.prefix", str, "", doc=r"Text before the records of a body; \n is a line feed.")
+    .define("batch.separator", str, ",", doc=r"Text between the records of a body; \n is a line feed.")
+    .define("batch.suffix", str, "", doc=r"Text after the records of a body; \n is a line feed.")
     .define(
         "behavior.on.null.values",
         str,
         "ignore",
         doc="What a record without a value (a tombstone) does: ignore, log, fail (it is refused), or delete (a DELETE "
         "request to its URL, which must contain ${key}).",
-        group=_RECORDS,
         validator=one_of("ignore", "log", "fail", "delete", ignore_case=True),
     )
     .define(
@@ -221,15 +204,14 @@ CONFIG: Final = (
         "Idempotency-Key",
         doc="Header that names the records of a request by topic, partition and offset, so that the target can drop a "
         "request that it has already accepted; empty: none.",
-        group=_RECORDS,
         validator=matching(f"({_HEADER.pattern})?"),
     )
+    .group("Errors")
     .define(
         "retry.on.status.codes",
         list,
         "408,425,429,500-599",
         doc="Status codes after which the same request is sent again, such as 429,500-599 or 500-.",
-        group=_ERRORS,
         validator=_statuses_problem,
     )
     .define(
@@ -238,7 +220,6 @@ CONFIG: Final = (
         "400,409,413,415,422",
         doc="Status codes with which the target refuses records. A refused batch is divided until the refused records "
         "are found; errors.tolerance decides about these. Other codes fail the task.",
-        group=_ERRORS,
         validator=_statuses_problem,
     )
     .define(
@@ -246,7 +227,6 @@ CONFIG: Final = (
         int,
         10,
         doc="How often in a row a request is sent again before the task fails; -1: until it succeeds.",
-        group=_ERRORS,
         validator=at_least(-1),
     )
     .define(
@@ -255,7 +235,6 @@ CONFIG: Final = (
         3_000,
         doc="Pause before a request is sent again. It doubles up to errors.retry.delay.max.ms. A longer Retry-After of "
         "the target replaces it.",
-        group=_ERRORS,
         validator=at_least(0),
     )
 )

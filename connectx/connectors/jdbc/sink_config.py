@@ -14,37 +14,33 @@ from connectx.connectors.jdbc.target import TargetSettings
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, non_empty, one_of, table_name_format
 
-_CONNECTION = "Connection"
-_WRITES = "Writes"
-
 CONFIG = (
     ConfigDef()
+    .group("Connection")
     .define(
         "connection.url",
         str,
         doc="The database: postgresql://host:port/database, mysql://host:port/database, mariadb:..., "
         "sqlite:/path/to/file or duckdb:/path/to/file. JDBC URLs of these, with jdbc: before, work as well.",
-        group=_CONNECTION,
         importance="HIGH",
         validator=known_url("JdbcSink"),
     )
-    .define("connection.user", str, None, doc="User, if not in the URL.", group=_CONNECTION, importance="HIGH")
+    .define("connection.user", str, None, doc="User, if not in the URL.", importance="HIGH")
     .define(
         "connection.password",
         str,
         None,
         doc="Password, if not in the URL.",
-        group=_CONNECTION,
         importance="HIGH",
         secret=True,
     )
+    .group("Writes")
     .define(
         "insert.mode",
         str,
         "insert",
         doc="insert: every record is a new row. upsert: a record replaces the row with the same primary key. update: a "
         "record changes the row with the same primary key, if there is one.",
-        group=_WRITES,
         importance="HIGH",
         validator=one_of("insert", "upsert", "update"),
     )
@@ -54,7 +50,6 @@ CONFIG = (
         3_000,
         doc="Most rows of one statement, for MySQL, MariaDB and SQLite. One transaction holds all rows of a poll "
         "(consumer.override.max.poll.records).",
-        group=_WRITES,
         validator=at_least(1),
     )
     .define(
@@ -62,14 +57,12 @@ CONFIG = (
         bool,
         False,
         doc="Whether a record without a value (a tombstone) deletes the row with its key. Needs pk.mode=record_key.",
-        group=_WRITES,
     )
     .define(
         "table.name.format",
         str,
         "${topic}",
         doc="Table for a topic's records; may name a schema, as in public.${topic}.",
-        group=_WRITES,
         validator=table_name_format(),
     )
     .define(
@@ -78,7 +71,6 @@ CONFIG = (
         "none",
         doc="Where the primary key comes from: none, kafka (topic, partition and offset), record_key, or record_value "
         "(fields of it).",
-        group=_WRITES,
         importance="HIGH",
         validator=one_of("none", "kafka", "record_key", "record_value"),
     )
@@ -88,21 +80,18 @@ CONFIG = (
         [],
         doc="Columns of the primary key. Left out: all fields of the key or value, and for pk.mode=kafka "
         f"{', '.join(KAFKA_KEY)}.",
-        group=_WRITES,
     )
     .define(
         "fields.whitelist",
         list,
         [],
         doc="Fields of values to write, besides the primary key. Left out: all.",
-        group=_WRITES,
     )
     .define(
         "db.timezone",
         str,
         "UTC",
         doc="Time zone in which timestamps are written to columns that have none.",
-        group=_WRITES,
         validator=known_zone,
     )
     .define(
@@ -110,21 +99,18 @@ CONFIG = (
         bool,
         False,
         doc="Create a missing table for the first records, with columns for their fields.",
-        group=_WRITES,
     )
     .define(
         "auto.evolve",
         bool,
         False,
         doc="Add missing columns to a table. Columns are never changed or dropped.",
-        group=_WRITES,
     )
     .define(
         "quote.sql.identifiers",
         str,
         "always",
         doc="Whether names of tables and columns are quoted. never: names that need quotes are refused.",
-        group=_WRITES,
         validator=one_of("always", "never"),
     )
     .define(
@@ -133,7 +119,6 @@ CONFIG = (
         10,
         doc="How often a put is tried again while the database cannot be used, before the task fails; -1: until it "
         "succeeds.",
-        group=_WRITES,
         validator=at_least(-1),
     )
     .define(
@@ -141,7 +126,6 @@ CONFIG = (
         int,
         3_000,
         doc="How long to wait before a put is tried again.",
-        group=_WRITES,
         validator=at_least(0),
     )
     .define(
@@ -149,7 +133,6 @@ CONFIG = (
         str,
         "connectx_offsets",
         doc="Table that holds the offsets after what was written; it is created when it is missing.",
-        group=_WRITES,
         importance="LOW",
         validator=non_empty(),
     )
@@ -159,7 +142,6 @@ CONFIG = (
         2_000,
         doc="How long to wait for the offsets of a partition that another session has locked. PostgreSQL then ends a "
         "session of the same connector that holds them.",
-        group=_WRITES,
         importance="LOW",
         validator=at_least(1),
     )
@@ -169,7 +151,6 @@ CONFIG = (
         30_000,
         doc="After this time PostgreSQL, MySQL and MariaDB end a session of this connector that is idle within a "
         "transaction.",
-        group=_WRITES,
         importance="LOW",
         validator=at_least(0),
     )

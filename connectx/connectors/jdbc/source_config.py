@@ -17,10 +17,6 @@ from connectx.plugins.settings import limit_problems
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
-_DATABASE = "Database"
-_MODE = "Mode"
-_CONNECTOR = "Connector"
-
 
 def known_zone(name: Any) -> str | None:
     """Name of a time zone, as Europe/Berlin"""
@@ -33,22 +29,21 @@ def known_zone(name: Any) -> str | None:
 
 CONFIG = (
     ConfigDef()
+    .group("Database")
     .define(
         "connection.url",
         str,
         doc="The database: sqlite:/path/to/file, postgresql://host:port/database, mysql://host:port/database, "
         "mariadb:... or duckdb:/path/to/file. JDBC URLs of these, with jdbc: before, work as well.",
-        group=_DATABASE,
         importance="HIGH",
         validator=known_url("JdbcSource"),
     )
-    .define("connection.user", str, None, doc="User, if not in the URL.", group=_DATABASE, importance="HIGH")
+    .define("connection.user", str, None, doc="User, if not in the URL.", importance="HIGH")
     .define(
         "connection.password",
         str,
         None,
         doc="Password, if not in the URL.",
-        group=_DATABASE,
         importance="HIGH",
         secret=True,
     )
@@ -57,18 +52,16 @@ CONFIG = (
         "LONG",
         10_000,
         doc="How long to wait before the next try when the database cannot be reached; it is tried until it can.",
-        group=_DATABASE,
         importance="LOW",
         validator=at_least(1),
     )
-    .define("table.whitelist", list, "", doc="Tables to read, by name or schema.name.", group=_DATABASE)
-    .define("table.blacklist", list, "", doc="Tables not to read, by name or schema.name.", group=_DATABASE)
+    .define("table.whitelist", list, "", doc="Tables to read, by name or schema.name.")
+    .define("table.blacklist", list, "", doc="Tables not to read, by name or schema.name.")
     .define(
         "table.include.list",
         list,
         "",
         doc="Regular expressions; tables whose name, schema.name or catalog.schema.name one of them matches are read.",
-        group=_DATABASE,
         validator=valid_regexes(),
     )
     .define(
@@ -76,11 +69,10 @@ CONFIG = (
         list,
         "",
         doc="Regular expressions; tables that one of them matches are not read.",
-        group=_DATABASE,
         validator=valid_regexes(),
     )
-    .define("catalog.pattern", str, None, doc="Catalog of the tables; null: any.", group=_DATABASE)
-    .define("schema.pattern", str, None, doc="Schema of the tables; null: any.", group=_DATABASE, importance="HIGH")
+    .define("catalog.pattern", str, None, doc="Catalog of the tables; null: any.")
+    .define("schema.pattern", str, None, doc="Schema of the tables; null: any.", importance="HIGH")
     .define(
         "numeric.mapping",
         str,
@@ -88,17 +80,16 @@ CONFIG = (
         doc="What NUMERIC(precision, scale) becomes. none: Connect's Decimal. precision_only: a whole number, with "
         "scale 0. best_fit: a whole number or a double, as it fits into 18 digits. best_fit_eager_double: a double "
         "whenever there are decimals.",
-        group=_DATABASE,
         importance="LOW",
         validator=one_of(*NUMERIC_MAPPINGS),
     )
+    .group("Mode")
     .define(
         "mode",
         str,
         doc="How new rows are found. bulk: each poll reads everything. incrementing: rows with a higher number in a "
         "column. timestamp: rows with a later timestamp. timestamp+incrementing: both; also safe when rows "
         "share a timestamp.",
-        group=_MODE,
         importance="HIGH",
         validator=one_of(*MODES),
     )
@@ -107,35 +98,30 @@ CONFIG = (
         str,
         "",
         doc="Column whose values only grow. Left out, the column that the database counts up itself.",
-        group=_MODE,
     )
     .define(
         "incrementing.column.mapping",
         list,
         "",
         doc="In place of incrementing.column.name, by table: regex:column.",
-        group=_MODE,
     )
     .define(
         "timestamp.column.name",
         list,
         "",
         doc="Timestamp columns; the first that is not null counts (COALESCE).",
-        group=_MODE,
     )
     .define(
         "timestamp.columns.mapping",
         list,
         "",
         doc="In place of timestamp.column.name, by table: regex:[column|column].",
-        group=_MODE,
     )
     .define(
         "timestamp.initial",
         "LONG",
         None,
         doc="Milliseconds since 1970 after which the first rows are read, -1 for now. Left out, all rows are read.",
-        group=_MODE,
         importance="LOW",
     )
     .define(
@@ -144,7 +130,6 @@ CONFIG = (
         True,
         doc="Whether the incrementing column and one of the timestamp columns must be NOT NULL: rows with a null there "
         "would never be read.",
-        group=_MODE,
         importance="LOW",
     )
     .define(
@@ -152,22 +137,20 @@ CONFIG = (
         str,
         "",
         doc="A SELECT to read in place of tables. The conditions of the mode are put around it.",
-        group=_MODE,
     )
     .define(
         "quote.sql.identifiers",
         str,
         "always",
         doc="Whether names of tables and columns are quoted.",
-        group=_MODE,
         validator=one_of("always", "never"),
     )
+    .group("Connector")
     .define(
         "table.types",
         list,
         "TABLE",
         doc="Kinds of tables to read: TABLE, VIEW, for PostgreSQL MATERIALIZED VIEW.",
-        group=_CONNECTOR,
         importance="LOW",
         validator=lambda kinds: next(
             (
@@ -183,7 +166,6 @@ CONFIG = (
         int,
         5_000,
         doc="How long to wait after a table had no more rows before it is read again.",
-        group=_CONNECTOR,
         importance="HIGH",
         validator=at_least(1),
     )
@@ -193,7 +175,6 @@ CONFIG = (
         20_000,
         doc="About how many rows one slice takes; Confluent's connector has 100. In mode timestamp rows with the same "
         "timestamp stay together.",
-        group=_CONNECTOR,
         importance="LOW",
         validator=at_least(1),
     )
@@ -202,7 +183,6 @@ CONFIG = (
         "LONG",
         60_000,
         doc="How often to look for new and dropped tables, which changes the tasks without a restart of the connector.",
-        group=_CONNECTOR,
         importance="LOW",
         validator=at_least(1),
     )
@@ -210,7 +190,6 @@ CONFIG = (
         "topic.prefix",
         str,
         doc="What the topic's name begins with; the table's name follows. For a query it is the topic.",
-        group=_CONNECTOR,
         importance="HIGH",
         validator=non_empty(),
     )
@@ -219,7 +198,6 @@ CONFIG = (
         "LONG",
         0,
         doc="How old a timestamp must be before its row is read, so that transactions with an earlier one can end.",
-        group=_CONNECTOR,
         importance="HIGH",
         validator=at_least(0),
     )
@@ -228,7 +206,6 @@ CONFIG = (
         str,
         "UTC",
         doc="Time zone of timestamps that have none.",
-        group=_CONNECTOR,
         validator=known_zone,
     )
     .define(
@@ -237,7 +214,6 @@ CONFIG = (
         0,
         doc="Most connections that tasks open at a time, in equal shares for tasks.max tasks: each task has one, and "
         "Spark's executors have the others in the bulk lane; 0: no limit.",
-        group=_CONNECTOR,
         validator=at_least(0),
     )
 )

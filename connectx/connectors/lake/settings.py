@@ -13,7 +13,6 @@ from connectx.model.validators import at_least, non_empty, one_of, table_name_fo
 TOPIC: Final = "${topic}"
 _TABLES: Final = "Tables"
 _FLUSHES: Final = "Commits"
-_ROWS: Final = "Rows"
 
 
 def _map_problem(value: Any) -> str | None:
@@ -25,12 +24,12 @@ def tables_config(default_name: str) -> ConfigDef:
     """Which table a topic goes to, and what may change there."""
     return (
         ConfigDef()
+        .group(_TABLES)
         .define(
             "table.name.format",
             str,
             default_name,
             doc="Table for the records of a topic.",
-            group=_TABLES,
             validator=table_name_format(),
         )
         .define(
@@ -38,7 +37,6 @@ def tables_config(default_name: str) -> ConfigDef:
             list,
             [],
             doc="Tables of single topics, as topic:table,topic:table. All others follow table.name.format.",
-            group=_TABLES,
             validator=Validator(_map_problem, "list of topic:table"),
         )
         .define(
@@ -47,7 +45,6 @@ def tables_config(default_name: str) -> ConfigDef:
             True,
             doc="Add columns that the records have and the table lacks, and widen integers, floats and decimals. With "
             "false, records without schemas are read in the table's types.",
-            group=_TABLES,
         )
     )
 
@@ -73,12 +70,12 @@ PARTITION_CONFIG: Final = ConfigDef().define(
 
 UPSERT_CONFIG: Final = (
     ConfigDef()
+    .group("Rows")
     .define(
         "insert.mode",
         str,
         "append",
         doc="append: every record is a new row. upsert: a record replaces the row with the same key.",
-        group=_ROWS,
         importance="HIGH",
         validator=one_of("append", "upsert"),
     )
@@ -87,24 +84,21 @@ UPSERT_CONFIG: Final = (
         str,
         "none",
         doc="Where the key of a row comes from: none, record_key or record_value (fields of it).",
-        group=_ROWS,
         importance="HIGH",
         validator=one_of("none", "record_key", "record_value"),
     )
-    .define("pk.fields", list, [], doc="Columns that identify a row.", group=_ROWS)
+    .define("pk.fields", list, [], doc="Columns that identify a row.")
     .define(
         "delete.enabled",
         bool,
         False,
         doc="Whether records delete rows: tombstones, and envelopes of Debezium with op d.",
-        group=_ROWS,
     )
     .define(
         "value.envelope",
         str,
         "none",
         doc="debezium: values are change events of Debezium, with the row in before and after. none: values are rows.",
-        group=_ROWS,
         validator=one_of("none", "debezium"),
     )
 )
@@ -144,12 +138,12 @@ FILE_CONFIG: Final = ConfigDef().define(
 
 FLUSH_CONFIG: Final = (
     ConfigDef()
+    .group(_FLUSHES)
     .define(
         "flush.interval.ms",
         int,
         10_000,
         doc="Time between commits. Each commit writes at least one file.",
-        group=_FLUSHES,
         importance="HIGH",
         validator=at_least(100),
     )
@@ -158,7 +152,6 @@ FLUSH_CONFIG: Final = (
         int,
         1_000_000,
         doc="Rows after which a task commits before the interval is over.",
-        group=_FLUSHES,
         validator=at_least(1),
     )
     .define(
@@ -167,7 +160,6 @@ FLUSH_CONFIG: Final = (
         128 << 20,
         doc="Size of the rows in memory after which a task commits before the interval is over: about three times the "
         "size of the files.",
-        group=_FLUSHES,
         validator=at_least(1),
     )
 )

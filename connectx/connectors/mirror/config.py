@@ -12,9 +12,6 @@ from connectx.model.ids import TopicPartition
 from connectx.model.validators import addresses, at_least, matching, one_of
 from connectx.model.worker_config import with_prefix
 
-_CLUSTERS: Final = "Clusters"
-_TOPICS: Final = "Topics"
-_OFFSETS: Final = "Offsets"
 _JAVA: Final = "org.apache.kafka.connect.mirror."
 _DEFAULT: Final = "DefaultReplicationPolicy"
 _IDENTITY: Final = "IdentityReplicationPolicy"
@@ -39,12 +36,12 @@ def _patterns_problem(patterns: Any) -> str | None:
 
 CONFIG: Final = (
     ConfigDef()
+    .group("Clusters")
     .define(
         "source.cluster.bootstrap.servers",
         list,
         doc="Brokers of the cluster to read. Other source.cluster.*, source.consumer.* and source.admin.* keys are "
         "settings of its clients, such as source.cluster.security.protocol.",
-        group=_CLUSTERS,
         importance="HIGH",
         validator=addresses(),
     )
@@ -53,7 +50,6 @@ CONFIG: Final = (
         list,
         doc="Brokers of the worker's own Kafka, to create topics there and to set offsets of groups. Other "
         "target.cluster.* and target.admin.* keys are settings of that client.",
-        group=_CLUSTERS,
         importance="HIGH",
         validator=addresses(),
     )
@@ -62,7 +58,6 @@ CONFIG: Final = (
         str,
         "source",
         doc="Name of the source: the prefix of topics, and part of source partitions.",
-        group=_CLUSTERS,
         importance="HIGH",
         validator=matching(r"[a-zA-Z0-9._-]+"),
     )
@@ -71,15 +66,14 @@ CONFIG: Final = (
         str,
         "target",
         doc="Name of the target: topics of the source that have it as their prefix came from here, and are left out.",
-        group=_CLUSTERS,
         validator=matching(r"[a-zA-Z0-9._-]+"),
     )
+    .group("Topics")
     .define(
         "topics",
         list,
         ".*",
         doc="Topics to mirror: names and regular expressions.",
-        group=_TOPICS,
         importance="HIGH",
         validator=_patterns_problem,
     )
@@ -88,7 +82,6 @@ CONFIG: Final = (
         list,
         r"mm2.*\.internal,.*\.replica,__.*",
         doc="Topics to leave out: names and regular expressions.",
-        group=_TOPICS,
         importance="HIGH",
         validator=_patterns_problem,
     )
@@ -97,7 +90,6 @@ CONFIG: Final = (
         str,
         _JAVA + _DEFAULT,
         doc=f"Names of topics in the target: {_DEFAULT} puts the source's alias before them, {_IDENTITY} keeps them.",
-        group=_TOPICS,
         validator=one_of(_DEFAULT, _IDENTITY, _JAVA + _DEFAULT, _JAVA + _IDENTITY),
     )
     .define(
@@ -105,7 +97,6 @@ CONFIG: Final = (
         str,
         ".",
         doc="Text between the alias and the topic's name.",
-        group=_TOPICS,
         importance="LOW",
         validator=matching(r"[a-zA-Z0-9._-]+"),
     )
@@ -114,21 +105,18 @@ CONFIG: Final = (
         "SHORT",
         -1,
         doc="Replication factor of topics that are created; -1 is the broker's default.",
-        group=_TOPICS,
     )
     .define(
         "sync.topic.configs.enabled",
         bool,
         True,
         doc="Whether topics are created with cleanup policy, retention, compaction and record size of the source's.",
-        group=_TOPICS,
     )
     .define(
         "refresh.topics.enabled",
         bool,
         True,
         doc="Whether to look for new topics and partitions.",
-        group=_TOPICS,
         importance="LOW",
     )
     .define(
@@ -136,7 +124,6 @@ CONFIG: Final = (
         int,
         600,
         doc="How often to look for new topics and partitions.",
-        group=_TOPICS,
         importance="LOW",
         validator=at_least(1),
     )
@@ -145,17 +132,16 @@ CONFIG: Final = (
         int,
         20_000,
         doc="Most records of a poll, which with transaction.boundary=poll are one transaction for each partition.",
-        group=_TOPICS,
         importance="LOW",
         validator=at_least(1),
     )
+    .group("Offsets")
     .define(
         "source.consumer.auto.offset.reset",
         str,
         None,
         doc="Where to begin a partition without a source offset: earliest (the default) or latest. If set, also where "
         "to continue when the source has removed records that were not read yet; if not set, that fails the task.",
-        group=_OFFSETS,
         validator=lambda value: None if value in (None, "earliest", "latest") else "it is not earliest or latest",
     )
     .define(
@@ -164,7 +150,6 @@ CONFIG: Final = (
         "",
         doc="Header that each mirrored record gets, with its offset in the source. By it offsets of groups are "
         "translated. Empty: none, and records stay exactly as they are.",
-        group=_OFFSETS,
     )
     .define(
         "sync.group.offsets.enabled",
@@ -172,14 +157,12 @@ CONFIG: Final = (
         False,
         doc="Whether committed offsets of groups of the source are translated and set in the target, for groups that "
         "have no members there, and only forward. Needs source.offset.header.",
-        group=_OFFSETS,
     )
     .define(
         "sync.group.offsets.interval.seconds",
         int,
         60,
         doc="How often offsets of groups are translated.",
-        group=_OFFSETS,
         validator=at_least(1),
     )
     .define(
@@ -187,7 +170,6 @@ CONFIG: Final = (
         list,
         ".*",
         doc="Groups whose offsets are translated: names and regular expressions.",
-        group=_OFFSETS,
         validator=_patterns_problem,
     )
     .define(
@@ -195,7 +177,6 @@ CONFIG: Final = (
         list,
         "console-consumer-.*,connect-.*,__.*",
         doc="Groups to leave out: names and regular expressions.",
-        group=_OFFSETS,
         validator=_patterns_problem,
     )
 )

@@ -35,20 +35,18 @@ class AvroConverter(RegistryConverter):
     requires = (("avro", "fastavro"), ("avro", "pyruhvro"))
     config = (
         ConfigDef(REGISTRY_CONFIG)
+        .group("Avro")
         .define(
             "enhanced.avro.schema.support",
             bool,
             False,
             doc="Whether branches of a union of several types are named in full, with their namespaces.",
-            group="Avro",
-            importance="MEDIUM",
         )
         .define(
             "connect.meta.data",
             bool,
             True,
             doc="Whether schemas carry Connect's properties, such as connect.name.",
-            group="Avro",
             importance="LOW",
         )
         .define(
@@ -56,15 +54,12 @@ class AvroConverter(RegistryConverter):
             bool,
             False,
             doc="Whether names that Avro does not take are made valid. Otherwise they are an error.",
-            group="Avro",
-            importance="MEDIUM",
         )
         .define(
             "record.name",
             str,
             "",
             doc="Full name of records whose schema has none, such as com.acme.Order. Empty: Connect's ConnectDefault.",
-            group="Avro",
             importance="LOW",
         )
     )

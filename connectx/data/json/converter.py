@@ -47,12 +47,12 @@ class JsonConverter(Converter):
     java_class = "org.apache.kafka.connect.json.JsonConverter"
     config = (
         ConfigDef(CONVERTER_CONFIG)
+        .group("Schemas")
         .define(
             "schemas.enable",
             bool,
             True,
             doc="Include schemas within each of the serialized values and keys.",
-            group="Schemas",
             importance="HIGH",
         )
         .define(
@@ -60,15 +60,14 @@ class JsonConverter(Converter):
             int,
             1000,
             doc="Kept for compatibility: schemas are compared per batch here.",
-            group="Schemas",
             importance="HIGH",
         )
+        .group("Serialization")
         .define(
             "decimal.format",
             str,
             "BASE64",
             doc="How decimals are written: BASE64 of the unscaled bytes, or NUMERIC.",
-            group="Serialization",
             importance="LOW",
             validator=one_of("BASE64", "NUMERIC", ignore_case=True),
         )
@@ -77,7 +76,6 @@ class JsonConverter(Converter):
             bool,
             True,
             doc="Whether null fields that have a default in the schema get it.",
-            group="Serialization",
             importance="LOW",
         )
     )

@@ -33,20 +33,18 @@ class JsonSchemaConverter(RegistryConverter):
     requires = (("jsonschema", "referencing"), ("jsonschema", "jsonschema_rs"))
     config = (
         ConfigDef(REGISTRY_CONFIG)
+        .group("JSON Schema")
         .define(
             "json.fail.invalid.schema",
             bool,
             False,
             doc="Whether every document is validated against its schema, when it is written and when it is read.",
-            group="JSON Schema",
-            importance="MEDIUM",
         )
         .define(
             "decimal.format",
             str,
             "BASE64",
             doc="How decimals are written: BASE64 of the unscaled bytes, or NUMERIC. Both are read.",
-            group="JSON Schema",
             importance="LOW",
             validator=one_of("BASE64", "NUMERIC", ignore_case=True),
         )
@@ -55,23 +53,18 @@ class JsonSchemaConverter(RegistryConverter):
             bool,
             True,
             doc="Whether schemas that are made allow further properties in objects.",
-            group="JSON Schema",
-            importance="MEDIUM",
         )
         .define(
             "generalized.sum.type.support",
             bool,
             False,
             doc="Whether the fields of a union are named connect_union_field_0 instead of by Confluent's older names.",
-            group="JSON Schema",
-            importance="MEDIUM",
         )
         .define(
             "flatten.singleton.unions",
             bool,
             True,
             doc="Whether a union of one type is read as that type.",
-            group="JSON Schema",
             importance="LOW",
         )
         .define(
@@ -79,7 +72,6 @@ class JsonSchemaConverter(RegistryConverter):
             str,
             "",
             doc="Title of structs whose schema has no name, such as com.acme.Order: the name of RecordNameStrategy.",
-            group="JSON Schema",
             importance="LOW",
         )
     )

@@ -17,8 +17,6 @@ from connectx.data.registry.converter import OwnSchema, RegistryConverter
 from connectx.data.registry.keys import REGISTRY_CONFIG
 from connectx.model.configdef import ConfigDef
 
-_GROUP = "Protobuf"
-
 
 class ProtobufConverter(RegistryConverter):
     """Protobuf in Confluent's wire format; see the module's text.
@@ -33,44 +31,36 @@ class ProtobufConverter(RegistryConverter):
     requires = (("protobuf", "proto_schema_parser"), ("protobuf", "ptars"))
     config = (
         ConfigDef(REGISTRY_CONFIG)
+        .group("Protobuf")
         .define(
             "optional.for.nullables",
             bool,
             False,
             doc="Whether fields that may be null are written as optional. Otherwise null is read as 0 or empty.",
-            group=_GROUP,
-            importance="MEDIUM",
         )
         .define(
             "wrapper.for.nullables",
             bool,
             False,
             doc="Whether fields that may be null are written as wrappers, and wrappers are read as single values.",
-            group=_GROUP,
-            importance="MEDIUM",
         )
         .define(
             "wrapper.for.raw.primitives",
             bool,
             True,
             doc="Whether a wrapper as the whole value is read as a single value.",
-            group=_GROUP,
-            importance="MEDIUM",
         )
         .define(
             "int.for.enums",
             bool,
             False,
             doc="Whether enums are read as numbers instead of text.",
-            group=_GROUP,
-            importance="MEDIUM",
         )
         .define(
             "generate.index.for.unions",
             bool,
             True,
             doc="Whether the name of a union ends with an underscore and the index of its oneof.",
-            group=_GROUP,
             importance="LOW",
         )
         .define(
@@ -78,7 +68,6 @@ class ProtobufConverter(RegistryConverter):
             bool,
             False,
             doc="Whether members of a oneof are fields of their message instead of a struct.",
-            group=_GROUP,
             importance="LOW",
         )
         .define(
@@ -86,23 +75,18 @@ class ProtobufConverter(RegistryConverter):
             bool,
             False,
             doc="Whether schemas that are read have the full names of messages and enums, with their packages.",
-            group=_GROUP,
-            importance="MEDIUM",
         )
         .define(
             "scrub.invalid.names",
             bool,
             False,
             doc="Whether names that Protobuf does not take are made valid. Otherwise they are an error.",
-            group=_GROUP,
-            importance="MEDIUM",
         )
         .define(
             "record.name",
             str,
             "",
             doc="Full name of the message of structs whose schema has no name. Empty: ConnectDefault1.",
-            group=_GROUP,
             importance="LOW",
         )
     )

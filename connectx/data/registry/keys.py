@@ -12,19 +12,17 @@ from connectx.model.validators import one_of
 _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 _PACKAGE: Final = "io.confluent.kafka.serializers.subject."
 _ALLOWED: Final = (*_STRATEGIES, *(f"{_PACKAGE}{name}" for name in _STRATEGIES))
-_GROUP: Final = "Schema registry"
-_TLS_GROUP: Final = "TLS of the schema registry"
 _ID_IN_HEADER: Final = ("key.schema.id.serializer", "value.schema.id.serializer")
 _PREFIX_ID: Final = "PrefixSchemaIdSerializer"
 
 REGISTRY_CONFIG: Final = (
     ConfigDef(CONVERTER_CONFIG)
+    .group("Schema registry")
     .define(
         "schema.registry.url",
         list,
         REQUIRED,
         doc="URLs of the schema registry, separated by commas; they are tried in this order.",
-        group=_GROUP,
         importance="HIGH",
     )
     .define(
@@ -32,15 +30,12 @@ REGISTRY_CONFIG: Final = (
         bool,
         True,
         doc="Whether the schema of what is written is registered. Otherwise it must be registered already.",
-        group=_GROUP,
-        importance="MEDIUM",
     )
     .define(
         "use.latest.version",
         bool,
         False,
         doc="With auto.register.schemas=false: write with the latest schema of the subject.",
-        group=_GROUP,
         importance="LOW",
     )
     .define(
@@ -48,24 +43,18 @@ REGISTRY_CONFIG: Final = (
         bool,
         False,
         doc="Whether the registry compares schemas in their normal form.",
-        group=_GROUP,
-        importance="MEDIUM",
     )
     .define(
         "ignore.default.for.nullables",
         bool,
         False,
         doc="Whether null stays null in fields that have a default. Otherwise the default is written.",
-        group=_GROUP,
-        importance="MEDIUM",
     )
     .define(
         "key.subject.name.strategy",
         str,
         f"{_PACKAGE}TopicNameStrategy",
         doc="Subject of keys: TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy.",
-        group=_GROUP,
-        importance="MEDIUM",
         validator=one_of(*_ALLOWED),
     )
     .define(
@@ -73,8 +62,6 @@ REGISTRY_CONFIG: Final = (
         str,
         f"{_PACKAGE}TopicNameStrategy",
         doc="Subject of values: TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy.",
-        group=_GROUP,
-        importance="MEDIUM",
         validator=one_of(*_ALLOWED),
     )
     .define(
@@ -82,7 +69,6 @@ REGISTRY_CONFIG: Final = (
         int,
         1000,
         doc="How many schemas are kept.",
-        group=_GROUP,
         importance="LOW",
     )
     .define(
@@ -90,8 +76,6 @@ REGISTRY_CONFIG: Final = (
         str,
         "URL",
         doc="Where the login is: URL, in schema.registry.url, or USER_INFO, in basic.auth.user.info.",
-        group=_GROUP,
-        importance="MEDIUM",
         validator=one_of("URL", "USER_INFO"),
     )
     .define(
@@ -99,23 +83,19 @@ REGISTRY_CONFIG: Final = (
         ConfigType.PASSWORD,
         None,
         doc="Login as user:password, with basic.auth.credentials.source=USER_INFO.",
-        group=_GROUP,
-        importance="MEDIUM",
     )
+    .group("TLS of the schema registry")
     .define(
         "schema.registry.ssl.truststore.location",
         str,
         None,
         doc="PEM file with the certificates of authorities that are trusted.",
-        group=_TLS_GROUP,
-        importance="MEDIUM",
     )
     .define(
         "schema.registry.ssl.truststore.type",
         str,
         "PEM",
         doc="Only PEM is supported.",
-        group=_TLS_GROUP,
         importance="LOW",
         validator=one_of("PEM", ignore_case=True),
     )
@@ -124,15 +104,12 @@ REGISTRY_CONFIG: Final = (
         str,
         None,
         doc="PEM file with the client's certificate and its key.",
-        group=_TLS_GROUP,
-        importance="MEDIUM",
     )
     .define(
         "schema.registry.ssl.keystore.type",
         str,
         "PEM",
         doc="Only PEM is supported.",
-        group=_TLS_GROUP,
         importance="LOW",
         validator=one_of("PEM", ignore_case=True),
     )
@@ -141,8 +118,6 @@ REGISTRY_CONFIG: Final = (
         ConfigType.PASSWORD,
         None,
         doc="Password of the client's key.",
-        group=_TLS_GROUP,
-        importance="MEDIUM",
     )
 )
 

@@ -180,3 +180,23 @@ def test_definitions_have_the_shape_of_rest() -> None:
         "errors": ["Invalid value x for configuration a: Not a number of type INT"],
         "visible": True,
     }
+
+
+def test_keys_are_in_the_group_that_was_named_last_and_counted_in_it() -> None:
+    definition = (
+        ConfigDef()
+        .define("a")
+        .group("Reads")
+        .define("b")
+        .define("c", group="Writes")
+        .define("d")
+        .group("Writes")
+        .define("e")
+    )
+    assert [(key.name, key.group, key.order) for key in definition.keys.values()] == [
+        ("a", None, -1),
+        ("b", "Reads", 1),
+        ("c", "Writes", 1),
+        ("d", "Reads", 2),
+        ("e", "Writes", 2),
+    ]
