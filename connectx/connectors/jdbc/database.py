@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
@@ -43,6 +43,20 @@ class DatabaseSettings:
     numeric_mapping: str = "none"
     quotes: bool = True
     name: str = "connectx"
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], name: str) -> DatabaseSettings:
+        """From parsed values of a connector; `name` is what the database shows of this client."""
+        secret = values["connection.password"]
+        return cls(
+            values["connection.url"].strip(),
+            values["connection.user"],
+            secret.value if secret else None,
+            ZoneInfo(values["db.timezone"]),
+            values.get("numeric.mapping", "none"),
+            values["quote.sql.identifiers"] == "always",
+            name,
+        )
 
     @property
     def path(self) -> str:

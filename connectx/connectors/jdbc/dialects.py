@@ -9,7 +9,7 @@ from connectx.connectors.jdbc.database import Database, DatabaseSettings
 from connectx.errors.base import MissingExtraError
 from connectx.errors.plugins import ConfigError
 from connectx.extras import require
-from connectx.model.configdef import Validator
+from connectx.model.configdef import ConfigDef, Validator
 
 if TYPE_CHECKING:
     from connectx.connectors.jdbc.target import Target, TargetSettings
@@ -47,8 +47,8 @@ def require_driver(url: str, feature: str) -> None:
         require(f"{feature} for MySQL", "mysql", "pymysql")
 
 
-def known_url(feature: str) -> Validator:
-    """A check of connection.url: a database that has a dialect, and whose driver is installed."""
+def connection_config(feature: str, group: str) -> ConfigDef:
+    """Keys of a connection. The URL must be that of a database that has a dialect, and whose driver is installed."""
 
     def check(url: Any) -> str | None:
         try:
@@ -59,7 +59,21 @@ def known_url(feature: str) -> Validator:
             return str(error)
         return None
 
-    return Validator(check, "sqlite:..., postgresql:..., duckdb:..., mysql:... or mariadb:...", whole_message=True)
+    urls = "sqlite:..., postgresql:..., duckdb:..., mysql:... or mariadb:..."
+    return (
+        ConfigDef()
+        .group(group)
+        .define(
+            "connection.url",
+            str,
+            doc="The database: postgresql://host:port/database, mysql://host:port/database, mariadb:..., "
+            "sqlite:/path/to/file or duckdb:/path/to/file. JDBC URLs of these, with jdbc: before, work as well.",
+            importance="HIGH",
+            validator=Validator(check, urls, whole_message=True),
+        )
+        .define("connection.user", str, None, doc="User, if not in the URL.", importance="HIGH")
+        .define("connection.password", str, None, doc="Password, if not in the URL.", importance="HIGH", secret=True)
+    )
 
 
 def open_database(settings: DatabaseSettings) -> Database:
@@ -70,48 +84,39 @@ def open_database(settings: DatabaseSettings) -> Database:
         MissingExtraError: its driver is not installed.
     """
     require_driver(settings.uri, "A database")
-    match dialect_of(settings.uri):
-        case "sqlite":
-            from connectx.connectors.jdbc.sqlite.database import SqliteDatabase
-
-            return SqliteDatabase(settings)
-        case "duckdb":
-            from connectx.connectors.jdbc.duckdb.database import DuckDatabase
-
-            return DuckDatabase(settings)
-        case "mysql":
-            from connectx.connectors.jdbc.mysql.database import MySqlDatabase
-
-            return MySqlDatabase(settings)
-        case _:  # postgres
-            from connectx.connectors.jdbc.postgres.database import PostgresDatabase
-
-            return PostgresDatabase(settings)
+    return _classes(settings.uri)[0](settings)
 
 
 def open_target(settings: TargetSettings) -> Target:
-    """The dialect that connection.url names, for writing; connects when first used.
+    """The dialect that connection.url names, for writing; connects when first used. Raises as `open_database`."""
+    require_driver(settings.database.uri, "A database")
+    return target_class(settings.database.uri)(settings)
 
-    Raises:
-        ConfigError: an unknown URL.
-        MissingExtraError: its driver is not installed.
-    """
-    uri = settings.database.uri
-    require_driver(uri, "A database")
-    match dialect_of(uri):
+
+def target_class(url: str) -> type[Target]:
+    """The dialect that writes to a URL. Raises ConfigError for an unknown one."""
+    return _classes(url)[1]
+
+
+def _classes(url: str) -> tuple[type[Database], type[Target]]:
+    match dialect_of(url):
         case "sqlite":
+            from connectx.connectors.jdbc.sqlite.database import SqliteDatabase
             from connectx.connectors.jdbc.sqlite.target import SqliteTarget
 
-            return SqliteTarget(settings)
+            return SqliteDatabase, SqliteTarget
         case "duckdb":
+            from connectx.connectors.jdbc.duckdb.database import DuckDatabase
             from connectx.connectors.jdbc.duckdb.target import DuckTarget
 
-            return DuckTarget(settings)
+            return DuckDatabase, DuckTarget
         case "mysql":
+            from connectx.connectors.jdbc.mysql.database import MySqlDatabase
             from connectx.connectors.jdbc.mysql.target import MySqlTarget
 
-            return MySqlTarget(settings)
-        case _:  # postgres
+            return MySqlDatabase, MySqlTarget
+        case _:  # postgresql
+            from connectx.connectors.jdbc.postgres.database import PostgresDatabase
             from connectx.connectors.jdbc.postgres.target import PostgresTarget
 
-            return PostgresTarget(settings)
+            return PostgresDatabase, PostgresTarget

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from connectx.connectors.jdbc.database import DatabaseSettings
-from connectx.connectors.jdbc.dialects import dialect_of, open_database, open_target
+from connectx.connectors.jdbc.dialects import open_database, open_target, target_class
 from connectx.connectors.jdbc.offsets import OffsetsTable, Ranges
 from connectx.connectors.jdbc.postgres.staging import StagedRows, StagingArea, StagingTarget, refused_rows, stage
 from connectx.connectors.jdbc.postgres.target import PostgresTarget
@@ -73,17 +73,18 @@ class JdbcSink(SinkConnector):
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """PostgreSQL has tables that others do not see, and their rows keep no order of inserts and deletes."""
+        """That of the dialect; staged rows keep no order of inserts and deletes."""
         values = cls.config.parse(config)
-        if not cls._is_postgres(values["connection.url"]):
-            return "only tables of PostgreSQL are written by executors"
+        if obstacle := cls.target_class(values["connection.url"]).bulk_obstacle:
+            return obstacle
         if values["delete.enabled"] and values["insert.mode"] == "insert":
             return "inserts with delete.enabled=true are written by the worker"
         return None
 
     @classmethod
-    def _is_postgres(cls, url: str) -> bool:
-        return dialect_of(url) == "postgresql"
+    def target_class(cls, url: str) -> type[Target]:
+        """The dialect that writes to a URL. Raises ConfigError for an unknown one."""
+        return target_class(url)
 
     class Task(SinkTask):
         """One connection; every put and every commit of staged rows is one transaction."""
@@ -99,7 +100,7 @@ class JdbcSink(SinkConnector):
             prefix = f"connectx {context.group_id} "[:55]
             name = f"{prefix}{context.task} {uuid.uuid4().hex[:6]}"
             self._target_settings, self._row_settings = target_settings(values, name, prefix), row_settings(values)
-            self._target = self.connector.open_target(self._target_settings)
+            self._target = self.connector.target_class(values["connection.url"])(self._target_settings)
             offsets_name = values["offsets.table.name"]
             self._offsets = OffsetsTable(self._target, offsets_name, context.group_id)
             self._rows = TableRows(self._target, self._row_settings, context.report)
@@ -122,7 +123,7 @@ class JdbcSink(SinkConnector):
         def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
             """Offsets that the database holds. Staging tables of an instance that died are dropped."""
             held = self._offsets.open(partitions)
-            if isinstance(self._target, PostgresTarget):
+            if self._target.bulk_obstacle is None:
                 self._staging.drop_leftovers()
             self._target.rest()
             return held
@@ -252,11 +253,6 @@ class JdbcSink(SinkConnector):
                     next_step="Restart the task when the database can be used again, or raise max.retries.",
                 ) from error
 
-    @classmethod
-    def open_target(cls, settings: TargetSettings) -> Target:
-        """The target of a task. Raises ConfigError for an unknown URL, MissingExtraError without its driver."""
-        return open_target(settings)
-
 
 JdbcSink.Task.connector = JdbcSink
 
@@ -291,13 +287,9 @@ class PostgresSink(JdbcSink):
         return found
 
     @classmethod
-    def _is_postgres(cls, url: str) -> bool:
-        return True
-
-    @classmethod
-    def open_target(cls, settings: TargetSettings) -> Target:
+    def target_class(cls, url: str) -> type[Target]:
         """PostgreSQL, whatever the URL looks like."""
-        return PostgresTarget(settings)
+        return PostgresTarget
 
 
 PostgresSink.Task.connector = PostgresSink

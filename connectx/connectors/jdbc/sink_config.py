@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from connectx.connectors.jdbc.database import DatabaseSettings
-from connectx.connectors.jdbc.dialects import known_url
+from connectx.connectors.jdbc.dialects import connection_config
 from connectx.connectors.jdbc.rows import KAFKA_KEY, RowSettings
 from connectx.connectors.jdbc.source_config import known_zone
 from connectx.connectors.jdbc.target import TargetSettings
@@ -15,25 +14,7 @@ from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, non_empty, one_of, table_name_format
 
 CONFIG = (
-    ConfigDef()
-    .group("Connection")
-    .define(
-        "connection.url",
-        str,
-        doc="The database: postgresql://host:port/database, mysql://host:port/database, mariadb:..., "
-        "sqlite:/path/to/file or duckdb:/path/to/file. JDBC URLs of these, with jdbc: before, work as well.",
-        importance="HIGH",
-        validator=known_url("JdbcSink"),
-    )
-    .define("connection.user", str, None, doc="User, if not in the URL.", importance="HIGH")
-    .define(
-        "connection.password",
-        str,
-        None,
-        doc="Password, if not in the URL.",
-        importance="HIGH",
-        secret=True,
-    )
+    ConfigDef(connection_config("JdbcSink", "Connection"))
     .group("Writes")
     .define(
         "insert.mode",
@@ -180,16 +161,8 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
 
 def target_settings(values: Mapping[str, Any], name: str = "connectx", name_prefix: str = "connectx") -> TargetSettings:
     """How to reach and write the database; `name` is what it shows of this client."""
-    secret = values["connection.password"]
     return TargetSettings(
-        DatabaseSettings(
-            uri=values["connection.url"].strip(),
-            user=values["connection.user"],
-            password=secret.value if secret else None,
-            zone=ZoneInfo(values["db.timezone"]),
-            quotes=values["quote.sql.identifiers"] == "always",
-            name=name,
-        ),
+        DatabaseSettings.of(values, name),
         name_prefix,
         lock_timeout_ms=values["lock.timeout.ms"],
         idle_timeout_ms=values["idle.in.transaction.session.timeout.ms"],

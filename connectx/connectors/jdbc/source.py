@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from connectx.connectors.jdbc.criteria import TIMESTAMP, Criteria, Position
+from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import open_database
 from connectx.connectors.jdbc.source_config import (
     CONFIG,
     bulk_obstacle,
-    database_settings,
     executor_connections,
     in_patterns,
     problems,
@@ -131,7 +131,7 @@ class JdbcSource(SourceConnector):
 
     def _find(self, *, check: bool) -> list[TableName]:
         values = self._values
-        database = open_database(database_settings(values, "connectx tables"))
+        database = open_database(DatabaseSettings.of(values, "connectx tables"))
         try:
             everything = database.tables(values["table.types"])
         finally:
@@ -156,7 +156,7 @@ class JdbcSource(SourceConnector):
             """Take the configuration; the database is opened by the first poll."""
             super().start(config, context)
             self._values = values = CONFIG.parse(config)
-            self._database = open_database(database_settings(values, f"connectx {context.task}"))
+            self._database = open_database(DatabaseSettings.of(values, f"connectx {context.task}"))
             if values["query"]:
                 self._feeds = [_Feed(None, QUERY_PARTITION, values["topic.prefix"])]
             else:

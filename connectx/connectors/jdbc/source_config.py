@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from connectx.connectors.jdbc.database import NUMERIC_MAPPINGS, DatabaseSettings
-from connectx.connectors.jdbc.dialects import known_url
+from connectx.connectors.jdbc.database import NUMERIC_MAPPINGS
+from connectx.connectors.jdbc.dialects import connection_config
 from connectx.connectors.jdbc.tables import ColumnMapping
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
@@ -28,25 +28,8 @@ def known_zone(name: Any) -> str | None:
 
 
 CONFIG = (
-    ConfigDef()
+    ConfigDef(connection_config("JdbcSource", "Database"))
     .group("Database")
-    .define(
-        "connection.url",
-        str,
-        doc="The database: sqlite:/path/to/file, postgresql://host:port/database, mysql://host:port/database, "
-        "mariadb:... or duckdb:/path/to/file. JDBC URLs of these, with jdbc: before, work as well.",
-        importance="HIGH",
-        validator=known_url("JdbcSource"),
-    )
-    .define("connection.user", str, None, doc="User, if not in the URL.", importance="HIGH")
-    .define(
-        "connection.password",
-        str,
-        None,
-        doc="Password, if not in the URL.",
-        importance="HIGH",
-        secret=True,
-    )
     .define(
         "connection.backoff.ms",
         "LONG",
@@ -256,20 +239,6 @@ def _tracked(given: Mapping[str, str], refuse: Any) -> None:
         detected = kind == "incrementing" and not given.get("query")
         if kind in mode.split("+") and not given.get(name) and not given.get(mapping) and not detected:
             refuse(name, f"the mode {mode} needs a column.")
-
-
-def database_settings(values: Mapping[str, Any], name: str) -> DatabaseSettings:
-    """How to reach the database; `name` is what it shows of this client."""
-    secret = values["connection.password"]
-    return DatabaseSettings(
-        uri=values["connection.url"].strip(),
-        user=values["connection.user"],
-        password=secret.value if secret else None,
-        zone=ZoneInfo(values["db.timezone"]),
-        numeric_mapping=values["numeric.mapping"],
-        quotes=values["quote.sql.identifiers"] == "always",
-        name=name,
-    )
 
 
 def executor_connections(values: Mapping[str, Any], config: Mapping[str, str]) -> int:

@@ -145,6 +145,8 @@ class Target(ABC):
 
     label: ClassVar[str]
     """The database's name in messages."""
+    bulk_obstacle: ClassVar[str | None] = "only tables of PostgreSQL are written by executors"
+    """Why Spark's executors do not write it; None: they do, by way of staging tables."""
     lock_clause: ClassVar[str] = ""
     """Ends a SELECT whose rows are to stay locked until the transaction ends."""
     key_text: ClassVar[str] = "text"

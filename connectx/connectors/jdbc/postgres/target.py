@@ -35,6 +35,7 @@ class PostgresTarget(Target):
     """A session that writes."""
 
     label = "PostgreSQL"
+    bulk_obstacle = None
     lock_clause = " FOR UPDATE"
     booleans = ("false", "true")
     keeps_zones = True
