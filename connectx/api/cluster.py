@@ -24,6 +24,7 @@ from connectx.errors.history import RecordingError
 from connectx.errors.kafka import KafkaRequestError, KafkaUnreachableError
 from connectx.errors.plugins import ClassNotImportableError
 from connectx.errors.spark import SparkSettingError
+from connectx.extras import require
 from connectx.history.clock import system_clock
 from connectx.history.folds.tracks import Samples
 from connectx.history.log import EventLog
@@ -259,7 +260,8 @@ class Cluster(FaultVerbs, ConnectCluster):
         Records of a source count when it sends them to Kafka, those of a sink when its target has accepted them, also
         records of zombies. Sampled twice a second since this cluster was made. Faults and rebalances are marked.
         """
-        from connectx.history.render.charts import throughput_figure
+        require("A plotly figure", "notebook", "plotly")
+        from connectx.history.render.figure import throughput_figure
 
         return throughput_figure(self._recorder.counts(), self.events, self._recorder.sampled_ms)
 
@@ -268,7 +270,8 @@ class Cluster(FaultVerbs, ConnectCluster):
 
         Sampled twice a second since this cluster was made. A task that no worker runs has no lag.
         """
-        from connectx.history.render.charts import lag_figure
+        require("A plotly figure", "notebook", "plotly")
+        from connectx.history.render.figure import lag_figure
 
         return lag_figure(self._recorder.lags(), self.events, self._recorder.sampled_ms)
 
@@ -282,7 +285,8 @@ class Cluster(FaultVerbs, ConnectCluster):
         Median and 99th percentile in milliseconds, at most 9 % too high. A sink that is not exactly-once commits every
         `offset.flush.interval.ms`. Sampled twice a second since this cluster was made.
         """
-        from connectx.history.render.charts import latency_figure
+        require("A plotly figure", "notebook", "plotly")
+        from connectx.history.render.figure import latency_figure
 
         return latency_figure(self._recorder.latencies(), self.events, self._recorder.sampled_ms)
 

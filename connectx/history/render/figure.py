@@ -1,17 +1,20 @@
-"""The timeline as a plotly figure, to zoom and explore. For reports and panels there is the SVG.
+"""Figures of plotly, to zoom and explore: the timeline, and throughput, lag and latency over time.
 
-This module imports plotly: import it when a figure is asked for, so that importing connectx stays fast.
+They draw a `Timeline`, as the SVG does for reports and panels. This module imports plotly: import it when a figure is
+asked for, after `require`, so that importing connectx stays fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from connectx.history.folds.latency import LatencySamples, latencies
+from connectx.history.folds.rates import Counts, LagSample, Series, lags, throughput
 from connectx.history.folds.runs import RunState
 from connectx.history.folds.tracks import Samples
 from connectx.history.render.palette import colour
@@ -20,17 +23,22 @@ from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Timel
 from connectx.history.sentences.stories import stories
 from connectx.model.events import Event
 
-TEXT = "#7b7b7b"
+_TEXT = "#7b7b7b"
 """Of text and lines: it has about the same contrast, 4.2, to a white page and to JupyterLab's dark one."""
-LAYOUT: dict[str, Any] = {
+_LAYOUT: dict[str, Any] = {
     "template": "none",
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
-    "font": {"color": TEXT},
+    "font": {"color": _TEXT},
     "hoverlabel": {"bgcolor": "#222", "font": {"color": "#fff"}},
 }
 """Layout of a figure without a background, so that it takes the page's."""
-AXIS: dict[str, Any] = {"gridcolor": "rgba(127,127,127,0.25)", "linecolor": TEXT, "tickcolor": TEXT, "ticks": "outside"}
+_AXIS: dict[str, Any] = {
+    "gridcolor": "rgba(127,127,127,0.25)",
+    "linecolor": _TEXT,
+    "tickcolor": _TEXT,
+    "ticks": "outside",
+}
 _PATTERNS = {
     RunState.STARTING: ".",
     RunState.RUNNING: "",
@@ -43,9 +51,10 @@ _LABELLED = (RunState.RUNNING, RunState.ZOMBIE)
 _MARK_COLOURS: dict[MarkKind, dict[str, Any]] = {
     MarkKind.FAULT: {"color": "#111", "line": {"width": 2, "color": "#fff"}},
     MarkKind.FENCED: {"color": "#d8324a", "line": {"width": 3, "color": "#d8324a"}},
-    MarkKind.ABORTED: {"color": TEXT, "line": {"width": 3, "color": TEXT}},
+    MarkKind.ABORTED: {"color": _TEXT, "line": {"width": 3, "color": _TEXT}},
 }
-_LABELS = 14
+_LABELS: Final = 14
+"""Generations that fit beside each other."""
 _TRACK = 110
 """Pixels for a chart below the rows."""
 _SCALE = 1.6
@@ -89,12 +98,12 @@ def timeline_figure(
             figure.add_traces([_bar(bar, part, top + row.top(bar), drawn) for part in bar.parts])
         figure.add_traces([_mark(mark, top + row.middle(mark)) for mark in row.marks])
     for mark in drawn.marks:  # what happened to the broker: a line across all workers
-        figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": TEXT})
+        _add_rule(figure, mark, "dash")
         figure.add_trace(_mark(mark, 0))
     _add_tracks(figure, drawn)
-    add_bands(figure, drawn)
+    _add_bands(figure, drawn)
     figure.update_layout(
-        LAYOUT,
+        _LAYOUT,
         barmode="overlay",
         bargap=0,
         height=int(140 + _SCALE * height + _TRACK * len(drawn.tracks)),
@@ -112,7 +121,7 @@ def timeline_figure(
         zeroline=False,
         automargin=True,
     )
-    figure.update_xaxes(AXIS, type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
+    figure.update_xaxes(_AXIS, type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
     figure.update_xaxes(anchor=f"y{len(drawn.tracks) + 1}" if drawn.tracks else "y")
     return figure
 
@@ -122,47 +131,94 @@ def _share(drawn: Timeline, height: int) -> float:
     return _SCALE * height / max(_SCALE * height + _TRACK * len(drawn.tracks), 1)
 
 
-def _add_tracks(figure: Any, drawn: Timeline) -> None:
+def _add_tracks(figure: go.Figure, drawn: Timeline) -> None:
     """Lines of throughput and lag below the rows, on the same time axis, with lines for faults and fences."""
     below = 1 - _share(drawn, sum(row.height for row in drawn.rows))
     each = below / max(len(drawn.tracks), 1)
     for number, track in enumerate(drawn.tracks):
-        axis = number + 2
-        top = below - number * each
+        axis, top = number + 2, below - number * each
         for line in track.lines:
-            known = line.connector in drawn.connectors
-            figure.add_trace(
-                go.Scatter(
-                    x=[_time(time_ms) for time_ms, _ in line.points],
-                    y=[number for _, number in line.points],
-                    yaxis=f"y{axis}",
-                    mode="lines",
-                    name=escape(line.connector or "others"),
-                    legendgroup=line.connector,
-                    showlegend=False,
-                    line={
-                        "color": colour(drawn.connectors.index(line.connector or "")) if known else TEXT,
-                        "shape": "hv" if track.holds else "vh",
-                    },
-                    hovertemplate=f"{escape(line.connector or 'others')}: %{{y:,.0f}} {track.name}<extra></extra>",
-                )
-            )
+            name, group = line.connector or "others", line.connector
+            look = {"color": drawn.colour(group) or _TEXT, "shape": "hv" if track.holds else "vh"}
+            trace = _line(line.points, name, group, track.name, line=look, yaxis=f"y{axis}", showlegend=False)
+            figure.add_trace(trace)
         spread = {"domain": [max(top - each, 0.0), top - 0.2 * each], "title": {"text": track.name}, "anchor": "x"}
-        figure.update_layout({f"yaxis{axis}": {**AXIS, **spread, "rangemode": "tozero", "zeroline": False}})
+        figure.update_layout({f"yaxis{axis}": {**_AXIS, **spread, "rangemode": "tozero", "zeroline": False}})
     for mark in drawn.guides() if drawn.tracks else ():
-        fenced = mark.kind is MarkKind.FENCED
-        figure.add_shape(
-            type="line",
-            x0=_time(mark.time_ms),
-            x1=_time(mark.time_ms),
-            y0=0,
-            y1=below,
-            yref="paper",
-            line={"dash": "dot", "width": 1, "color": _MARK_COLOURS[mark.kind]["color"] if fenced else TEXT},
-        )
+        _add_rule(figure, mark, "dot", yref="paper", y1=below)
 
 
-def add_bands(figure: Any, drawn: Timeline) -> None:
+def throughput_figure(counts: Counts, events: Iterable[Event], now_ms: int) -> go.Figure:
+    """Records a second over time (UTC): a line for each connector; its tasks are shown by a click in the legend."""
+    return _chart(throughput(counts, now_ms), events, now_ms, "records/s", "linear", "No record has moved so far")
+
+
+def lag_figure(samples: Sequence[LagSample], events: Iterable[Event], now_ms: int) -> go.Figure:
+    """Lag of sinks over time (UTC): a line for each connector; its tasks are shown by a click in the legend."""
+    empty = "No lag is known so far: no sink has run, or it has just begun"
+    return _chart(lags(samples, now_ms), events, now_ms, "lag in records", "hv", empty)
+
+
+def latency_figure(samples: LatencySamples, events: Iterable[Event], now_ms: int) -> go.Figure:
+    """Milliseconds from record to commit over time (UTC): for each sink the median, and p99 as a dashed line."""
+    known = latencies(samples, now_ms)
+    drawn = _drawn(events, [series.points[0][0] for series in known], now_ms)
+    figure = go.Figure()
+    for series in known:
+        for column, (share, dash) in enumerate((("p50", "solid"), ("p99", "dash")), 1):
+            points = [(point[0], point[column]) for point in series.points]
+            look = {"color": _colour(series.connector, drawn), "dash": dash}
+            name = f"{series.connector} {share}"
+            trace = _line(points, name, series.connector, "ms", line=look, mode="lines+markers", marker={"size": 4})
+            figure.add_trace(trace)
+    empty = "No latency is known so far: no sink has committed a record"
+    floor = min((point[1] for series in known for point in series.points if point[1] is not None), default=1.0)
+    _dress(figure, drawn, "ms from record to commit", empty, floor)
+    figure.update_yaxes(type="log", rangemode="normal")
+    return figure
+
+
+def _chart(
+    lines: Sequence[Series], events: Iterable[Event], now_ms: int, unit: str, shape: str, empty: str
+) -> go.Figure:
+    drawn = _drawn(events, [series.points[0][0] for series in lines if series.points], now_ms)
+    figure = go.Figure()
+    for series in lines:
+        is_task = series.task is not None
+        name = f"{series.connector}-{series.task}" if is_task else series.connector
+        look = {"color": _colour(series.connector, drawn), "shape": shape, "dash": "dot" if is_task else "solid"}
+        visible = "legendonly" if is_task else True
+        figure.add_trace(_line(series.points, name, series.connector, unit, line=look, visible=visible))
+    _dress(figure, drawn, unit, empty)
+    return figure
+
+
+def _drawn(events: Iterable[Event], starts_ms: Sequence[int], now_ms: int) -> Timeline:
+    """What happened from the earliest start to now."""
+    listed, first_ms = list(events), min(starts_ms, default=now_ms)
+    return timeline(listed, now_ms=now_ms, window_ms=now_ms - first_ms, stories=stories(listed))
+
+
+def _colour(connector: str, drawn: Timeline) -> str:
+    return drawn.colour(connector) or colour(len(drawn.connectors))
+
+
+def _dress(figure: go.Figure, drawn: Timeline, unit: str, empty: str, floor: float = 0.0) -> None:
+    """Add rebalances, faults at the height `floor`, and axes; the sentence `empty` to a figure without lines."""
+    figure.update_layout(_LAYOUT, height=360, margin={"l": 70, "r": 10, "t": 40, "b": 50})
+    figure.update_xaxes(_AXIS, type="date", title_text="time (UTC)")
+    figure.update_yaxes(_AXIS, title_text=unit, rangemode="tozero", zeroline=False)
+    if not figure.data:
+        figure.add_annotation(text=empty, showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")
+        return
+    _add_bands(figure, drawn)
+    for fault in (mark for mark in drawn.all_marks() if mark.kind is MarkKind.FAULT):
+        _add_rule(figure, fault, "dot")
+        figure.add_trace(_mark(fault, floor))
+    figure.update_xaxes(range=[_time(drawn.start_ms), _time(drawn.end_ms)])
+
+
+def _add_bands(figure: go.Figure, drawn: Timeline) -> None:
     """Add the rebalances. Generations are above the plot, as many as fit beside each other."""
     room_ms = (drawn.end_ms - drawn.start_ms) // _LABELS
     labelled_ms: int | None = None
@@ -229,6 +285,28 @@ def _mark(mark: Mark, middle: float) -> go.Scatter:
         hovertemplate=f"{escape(mark.title)}<extra></extra>",
         name=mark.kind.value,
         showlegend=False,
+    )
+
+
+def _add_rule(figure: go.Figure, mark: Mark, dash: str, yref: str = "y domain", y1: float = 1.0) -> None:
+    """A vertical line at a mark, red for a fence."""
+    at, red = _time(mark.time_ms), mark.kind is MarkKind.FENCED
+    line = {"dash": dash, "width": 1, "color": _MARK_COLOURS[mark.kind]["color"] if red else _TEXT}
+    figure.add_shape(type="line", x0=at, x1=at, y0=0, y1=y1, yref=yref, line=line)
+
+
+def _line(
+    points: Iterable[tuple[int, float | None]], name: str, group: str | None, unit: str, **look: Any
+) -> go.Scatter:
+    """A number over time. `group` is its connector, `look` what plotly draws it with."""
+    drawn = list(points)
+    return go.Scatter(
+        **{"mode": "lines", **look},
+        x=[_time(time_ms) for time_ms, _ in drawn],
+        y=[number for _, number in drawn],
+        name=escape(name),
+        legendgroup=group,
+        hovertemplate=f"{escape(name)}: %{{y:,.0f}} {unit}<extra></extra>",
     )
 
 

@@ -14,7 +14,6 @@ from zlib import crc32
 
 from connectx.history.folds.runs import RunState
 from connectx.history.folds.tracks import Line, Track
-from connectx.history.render.palette import colour
 from connectx.history.render.shapes import (
     AXIS,
     BAND_LABELS,
@@ -216,10 +215,8 @@ def _track(track: Track, y: float, scale: _Scale) -> Iterator[str]:
     for line in track.lines:
         path = _steps(track, line, base, room, scale)
         name = line.connector or "others"
-        if line.connector in scale.timeline.connectors:
-            look = {"class_": "line", "stroke": colour(scale.timeline.connectors.index(line.connector))}
-        else:
-            look = {"class_": "line others"}
+        stroke = scale.timeline.colour(line.connector)
+        look = {"class_": "line others"} if stroke is None else {"class_": "line", "stroke": stroke}
         yield _group(f"{name}: {track.name}", _tag("path", "", d=path, **look), data_track=track.name, data_line=name)
 
 

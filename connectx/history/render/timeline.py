@@ -170,10 +170,17 @@ class Timeline:
     marks: tuple[Mark, ...] = ()
     tracks: tuple[Track, ...] = ()
 
+    def all_marks(self) -> list[Mark]:
+        """Marks of the broker, then those of each worker."""
+        return [*self.marks, *(mark for row in self.rows for mark in row.marks)]
+
     def guides(self) -> list[Mark]:
         """Marks that are drawn across the tracks, too: faults and fences."""
-        everywhere = [*self.marks, *(mark for row in self.rows for mark in row.marks)]
-        return [mark for mark in everywhere if mark.kind is not MarkKind.ABORTED]
+        return [mark for mark in self.all_marks() if mark.kind is not MarkKind.ABORTED]
+
+    def colour(self, connector: str | None) -> str | None:
+        """Colour of a connector; None if the history does not have it."""
+        return colour(self.connectors.index(connector)) if connector in self.connectors else None
 
     def clip(self, time_ms: int | None) -> int:
         """A moment within the window; None is its end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from connectx.history.folds.latency import LatencyCounter, halved, latencies
-from connectx.history.render.charts import latency_figure
+from connectx.history.render.figure import latency_figure
 from connectx.model.ids import TaskId
 from tests.support.histories import START_MS, kill_of_source
 

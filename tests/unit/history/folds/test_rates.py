@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connectx.history.folds.rates import LagSample, RecordCounter, lags, throughput
-from connectx.history.render.charts import lag_figure, throughput_figure
+from connectx.history.render.figure import lag_figure, throughput_figure
 from connectx.model.ids import TaskId
 from tests.support.histories import START_MS, kill_of_source, small_cluster
 
@@ -110,7 +110,7 @@ def test_figures_draw_connectors_in_the_timelines_colours_and_tasks_on_demand() 
 
 def test_faults_and_rebalances_are_marked_on_the_figures() -> None:
     figure: Any = throughput_figure({OUT_0: every_second(0, *range(20))}, kill_of_source().events, START_MS + 20_000)
-    [fault] = [trace.text[0] for trace in figure.data if trace.name == "fault"]
+    [fault] = [trace.hovertemplate for trace in figure.data if trace.name == "fault"]
     assert fault.startswith("fault: kill worker-2; worker-2 was killed while it ran flights-in-0; ")
     assert [annotation.text for annotation in figure.layout.annotations] == ["gen 2", "gen 3", "gen 4"]
 
