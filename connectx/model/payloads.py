@@ -167,6 +167,21 @@ class FaultInjected(Payload):
     chaos_seed: int | None = None
     chaos_fault: int | None = None
 
+    def title(self, worker: str | None) -> str:
+        """What happened to `worker`, or to the broker or Spark, without a full stop."""
+        match self.fault:
+            case "broker_kill":
+                return "fault: the broker was killed"
+            case "broker_restart":
+                return "the broker was started again"
+            case "executor_kill":
+                return "fault: an executor of Spark was killed"
+            case "add_worker":
+                return f"{worker} was added"
+            case fault:
+                one_way = "" if self.direction in (None, "both") else f" ({self.direction})"
+                return f"fault: {fault} {worker}{one_way}"
+
 
 class FaultFailed(Payload):
     """A planned or scheduled fault could not be injected when its time had come."""

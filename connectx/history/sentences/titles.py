@@ -5,19 +5,12 @@ A title has only what the events show, without a full stop. The renderer masks s
 
 from __future__ import annotations
 
-from connectx.history.folds.failovers import fault_of
 from connectx.history.folds.rebalances import Rebalance
 from connectx.history.folds.runs import Run, Segment
 from connectx.history.wording import duration, listing
-from connectx.model.events import Event, EventKind
-from connectx.model.payloads import FaultInjected
+from connectx.model.events import Event
+from connectx.model.payloads import CommitRefused, FaultInjected, TransactionAborted
 from connectx.views import gist
-
-_OUTER_FAULTS = {
-    "broker_kill": "fault: the broker was killed",
-    "broker_restart": "the broker was started again",
-    "executor_kill": "fault: an executor of Spark was killed",
-}
 
 
 def run_title(run: Run, segment: Segment) -> str:
@@ -51,23 +44,13 @@ def mark_title(event: Event, epoch: int | None) -> str:
         epoch: the producer's at that moment, if it is known.
     """
     about = f"{event.connector}-{event.task} on {event.worker}"
-    match event.kind:
-        case EventKind.FAULT_INJECTED:
-            return _fault_title(event)
-        case EventKind.TRANSACTION_ABORTED:
+    match event.payload:
+        case FaultInjected() as fault:
+            return fault.title(event.worker)
+        case TransactionAborted():
             return f"{about}: a transaction was aborted" + (f" ({event.cause})" if event.cause else "")
         case _:
             return f"{about}: {rejection(event, epoch)}"
-
-
-def _fault_title(event: Event) -> str:
-    fault = fault_of(event) or "unknown"
-    if fault in _OUTER_FAULTS:
-        return _OUTER_FAULTS[fault]
-    if fault == "add_worker":
-        return f"{event.worker} was added"
-    direction = event.payload.direction if isinstance(event.payload, FaultInjected) else None
-    return f"fault: {fault} {event.worker}" + (f" ({direction})" if direction not in (None, "both") else "")
 
 
 def rejection(event: Event, epoch: int | None, *, owner: str = "its", of: str = "") -> str:
@@ -79,7 +62,7 @@ def rejection(event: Event, epoch: int | None, *, owner: str = "its", of: str = 
         owner: whose write it was, in the genitive.
         of: for what, as " for orders-0".
     """
-    if event.kind is EventKind.COMMIT_REFUSED:
+    if isinstance(event.payload, CommitRefused):
         reason = gist(event.cause)
         return f"{owner} commit{of} was refused" + (f" ({reason})" if reason else "")
     return f"{owner} write{of}{'' if epoch is None else f' at epoch {epoch}'} was rejected"
