@@ -13,9 +13,20 @@ from typing import Literal
 from connectx.errors.base import MissingExtraError
 
 Extra = Literal[
-    "spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "registry", "avro", "jsonschema",
-    "protobuf", "tls", "demo"
-]  # fmt: skip
+    "spark",
+    "embedded",
+    "notebook",
+    "postgres",
+    "duckdb",
+    "mysql",
+    "lake",
+    "registry",
+    "avro",
+    "jsonschema",
+    "protobuf",
+    "tls",
+    "demo",
+]
 """Extras of the package, as in pyproject.toml; `lab` and `all` bring nothing that is imported here."""
 
 

@@ -205,7 +205,13 @@ class ConnectCluster(ABC):
             NotSeenError: this is an attached cluster, whose commits are not visible.
         """
         return wait_committed(
-            *(self.events, name, records, offset, worker, since, timeout),
+            self.events,
+            name,
+            records,
+            offset,
+            worker,
+            since,
+            timeout,
             waits=lambda: str(self._notes_of(name).get("waits", "")),
         )
 

@@ -78,8 +78,10 @@ class MovementReader(Shown):
         read: dict[str, dict[str, int]] = {}
         for name, kind in connectors.items():
             if kind == "sink":
-                committed = {_partition(one): int(one["offset"]["kafka_offset"])
-                             for one in self._asked(self._client.offsets, name) or ()}  # fmt: skip
+                committed = {
+                    _partition(one): int(one["offset"]["kafka_offset"])
+                    for one in self._asked(self._client.offsets, name) or ()
+                }
                 read[name] = {str(partition): offset for partition, offset in committed.items()}
                 if committed:
                     positions[name] = sum(committed.values())

@@ -284,8 +284,9 @@ def newest(snapshot: TopicSnapshot, rows: int | None) -> TopicSnapshot:
     """The part of a topic that holds its newest records, at least that many of each partition; None: all of it."""
     if rows is None:
         return snapshot
-    starts = {partition: max(snapshot.starts[partition], end - rows * _MARKERS)
-              for partition, end in snapshot.ends.items()}  # fmt: skip
+    starts = {
+        partition: max(snapshot.starts[partition], end - rows * _MARKERS) for partition, end in snapshot.ends.items()
+    }
     return replace(snapshot, starts=starts)
 
 

@@ -37,8 +37,14 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 
-_COLOURS: Final = {"FAILED": "bold red", "LOST": "red", "gone": "red", "PAUSED": "yellow", "STOPPED": "yellow",
-                   "RUNNING": "green"}  # fmt: skip
+_COLOURS: Final = {
+    "FAILED": "bold red",
+    "LOST": "red",
+    "gone": "red",
+    "PAUSED": "yellow",
+    "STOPPED": "yellow",
+    "RUNNING": "green",
+}
 """The first that is in a cell counts."""
 
 
@@ -299,9 +305,14 @@ def wrapped(text: str) -> str:
     def broken(line: str) -> str:
         indent = " " * (len(line) - len(line.lstrip()) + 4)
         return textwrap.fill(
-            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-            drop_whitespace=True, replace_whitespace=False,
-        )  # fmt: skip
+            line,
+            width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            drop_whitespace=True,
+            replace_whitespace=False,
+        )
 
     return "\n".join(map(broken, text.split("\n")))
 

@@ -48,12 +48,22 @@ _STOP_S: Final = 30.0
 _STARTED: Final = "started"
 _FAILED: Final = "failed"
 _KAFKA_ERRORS: Final = (
-    *(KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError),
-    *(InternalTopicError, TopicMissingError),
+    KafkaUnreachableError,
+    KafkaLoginError,
+    KafkaPermissionError,
+    KafkaRequestError,
+    InternalTopicError,
+    TopicMissingError,
 )
 _SETTINGS_ERRORS: Final = (
-    *(ConfigError, ConfigProviderError, ClientSettingError, ListenerError, PluginNotFoundError),
-    *(RestAuthError, RestTlsError, SparkSettingError),
+    ConfigError,
+    ConfigProviderError,
+    ClientSettingError,
+    ListenerError,
+    PluginNotFoundError,
+    RestAuthError,
+    RestTlsError,
+    SparkSettingError,
 )
 _CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
     ((ListenerTakenError,), PORT_TAKEN),

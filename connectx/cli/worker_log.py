@@ -25,13 +25,23 @@ class Level(StrEnum):
 
 _log = logging.getLogger("connectx.worker")
 _QUIET: Final = (
-    *(EventKind.TASK_STEP, EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED),
+    EventKind.TASK_STEP,
+    EventKind.TRANSACTION_COMMITTED,
+    EventKind.OFFSETS_COMMITTED,
     EventKind.WORKER_FAILED,  # the process reports it when it ends
 )
 _LOUD: Final = (
-    *(EventKind.MEMBER_LOST, EventKind.LEADERSHIP_FENCED, EventKind.FENCING_FAILED, EventKind.PRODUCER_FENCED),
-    *(EventKind.TASK_REFUSED, EventKind.TASKS_INCONSISTENT, EventKind.TRANSACTION_ABORTED, EventKind.COMMIT_REFUSED),
-    *(EventKind.PARTITIONS_LOST, EventKind.RECORDS_SKIPPED, EventKind.LAG_ALARM),
+    EventKind.MEMBER_LOST,
+    EventKind.LEADERSHIP_FENCED,
+    EventKind.FENCING_FAILED,
+    EventKind.PRODUCER_FENCED,
+    EventKind.TASK_REFUSED,
+    EventKind.TASKS_INCONSISTENT,
+    EventKind.TRANSACTION_ABORTED,
+    EventKind.COMMIT_REFUSED,
+    EventKind.PARTITIONS_LOST,
+    EventKind.RECORDS_SKIPPED,
+    EventKind.LAG_ALARM,
 )
 _LONGEST: Final = 300
 

@@ -24,10 +24,19 @@ from connectx.errors.plugins import ConversionError
 _LOGICAL: Final = "org.apache.kafka.connect.data."
 _PRECISION: Final = "connect.decimal.precision"
 _NAMES: Final = (
-    *((pa.types.is_int8, "int8"), (pa.types.is_int16, "int16"), (pa.types.is_int32, "int32")),
-    *((pa.types.is_int64, "int64"), (pa.types.is_float32, "float"), (pa.types.is_float64, "double")),
-    *((pa.types.is_boolean, "boolean"), (is_text, "string"), (is_binary, "bytes"), (pa.types.is_decimal, "bytes")),
-    *((pa.types.is_date32, "int32"), (pa.types.is_time, "int32"), (pa.types.is_timestamp, "int64")),
+    (pa.types.is_int8, "int8"),
+    (pa.types.is_int16, "int16"),
+    (pa.types.is_int32, "int32"),
+    (pa.types.is_int64, "int64"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_boolean, "boolean"),
+    (is_text, "string"),
+    (is_binary, "bytes"),
+    (pa.types.is_decimal, "bytes"),
+    (pa.types.is_date32, "int32"),
+    (pa.types.is_time, "int32"),
+    (pa.types.is_timestamp, "int64"),
 )
 DECIMAL_NAME: Final = f"{_LOGICAL}Decimal"
 DATE_NAME: Final = f"{_LOGICAL}Date"

@@ -104,8 +104,17 @@ class Dump:
     def __init__(self, java: JavaHome, options: Sequence[str], class_path: Iterable[Path], archive: Path) -> None:
         self._archive = archive
         self._command = [
-            *("nice", "-n", "19", str(java.java), *options, "-XX:+UseSerialGC", "-Xshare:dump", *_QUIET),
-            *(f"-XX:SharedClassListFile={class_list(archive)}", "-cp", os.pathsep.join(map(str, class_path))),
+            "nice",
+            "-n",
+            "19",
+            str(java.java),
+            *options,
+            "-XX:+UseSerialGC",
+            "-Xshare:dump",
+            *_QUIET,
+            f"-XX:SharedClassListFile={class_list(archive)}",
+            "-cp",
+            os.pathsep.join(map(str, class_path)),
         ]
         self._lock = archives_lock()
         self._partial: Path | None = None

@@ -230,12 +230,24 @@ def _ivy_command(wanted: Sequence[Jar], java: JavaHome, folder: Path) -> list[st
     (folder / "ivy.xml").write_text(_ivy_module(wanted))
     ivy = sorted(spark_jars_dir().glob("ivy-*.jar"))[-1]
     return [
-        str(java.java), *proxy_options(os.environ), *trust_options(java, folder),
+        str(java.java),
+        *proxy_options(os.environ),
+        *trust_options(java, folder),
         f"-Divy.default.ivy.user.dir={folder / 'user'}",
-        "-jar", str(ivy), "-verbose", "-settings", str(folder / "settings.xml"), "-cache", str(folder / "cache"),
-        "-ivy", str(folder / "ivy.xml"), "-confs", "default",
-        "-retrieve", str(folder / "jars" / _RETRIEVE_PATTERN),
-    ]  # fmt: skip
+        "-jar",
+        str(ivy),
+        "-verbose",
+        "-settings",
+        str(folder / "settings.xml"),
+        "-cache",
+        str(folder / "cache"),
+        "-ivy",
+        str(folder / "ivy.xml"),
+        "-confs",
+        "default",
+        "-retrieve",
+        str(folder / "jars" / _RETRIEVE_PATTERN),
+    ]
 
 
 def _ivy_module(wanted: Sequence[Jar]) -> str:

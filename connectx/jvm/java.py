@@ -92,8 +92,12 @@ def _inspect(home: Path, source: str) -> JavaHome | None:
     try:
         answer = subprocess.run(
             [str(home / "bin" / "java"), "-XshowSettings:properties", "-version"],
-            capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL,
-        ).stderr  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        ).stderr
     except (OSError, subprocess.SubprocessError):
         return None
     real = re.search(r"java\.home = (.+)", answer)

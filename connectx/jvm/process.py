@@ -56,9 +56,14 @@ class ChildProcess:
         self.log = log
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _WATCH, "sh", str(log), *command],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=env, cwd=cwd, start_new_session=True, pass_fds=pass_fds,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
         assert self._shell.stdout is not None
         self.pid = int(self._shell.stdout.readline())
         self._end = weakref.finalize(self, _end, self._shell, self.pid, os.getpid())

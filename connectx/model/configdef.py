@@ -118,8 +118,13 @@ class ConfigKey(Shown):
         secret = self.type is ConfigType.PASSWORD and not self.required and self.default is not None
         default = "[hidden]" if secret else None if self.required else to_text(self.default)
         needed = "required" if self.required else str(self.importance).lower()
-        return {"key": self.name, "type": str(self.type).lower(), "default": default, "importance": needed,
-                "what": self.doc}  # fmt: skip
+        return {
+            "key": self.name,
+            "type": str(self.type).lower(),
+            "default": default,
+            "importance": needed,
+            "what": self.doc,
+        }
 
     def _shown(self) -> Form:
         return Form(f"ConfigKey {self.name}", self.row())

@@ -20,9 +20,22 @@ SPARK: Final = "spark."
 """Prefix of settings of the Spark that a worker starts for its tasks."""
 
 _PREFIXES: Final = (
-    *("producer.", "consumer.", "admin.", "config.storage.", "offset.storage.", "status.storage."),
-    *("config.providers.", "key.converter.", "value.converter.", "header.converter."),
-    *("listeners.https.", "admin.listeners.https.", "metrics.context.", "ssl.", "sasl.", "auto.include.jmx."),
+    "producer.",
+    "consumer.",
+    "admin.",
+    "config.storage.",
+    "offset.storage.",
+    "status.storage.",
+    "config.providers.",
+    "key.converter.",
+    "value.converter.",
+    "header.converter.",
+    "listeners.https.",
+    "admin.listeners.https.",
+    "metrics.context.",
+    "ssl.",
+    "sasl.",
+    "auto.include.jmx.",
     SPARK,
 )
 

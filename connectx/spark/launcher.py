@@ -36,12 +36,22 @@ NEEDED_BYTES = 200 << 20
 EXIT_GRACE_S = 10.0
 
 _OPENED = (
-    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
-    "java.base/java.net", "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic", "java.base/jdk.internal.ref", "java.base/sun.nio.ch",
-    "java.base/sun.nio.cs", "java.base/sun.security.action", "java.base/sun.util.calendar",
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
-)  # fmt: skip
+)
 
 # JDBC reads and compares timestamps without a zone in that of the JVM. Any other zone has hours that do not exist.
 _IN_UTC = "-Duser.timezone=UTC"
@@ -208,8 +218,12 @@ class SparkDriver:
     def _launch(self, java: JavaHome, jar_files: list[Path], folder: Path) -> None:
         (folder / "log4j2.properties").write_text(_LOG4J)
         (folder / "tmp").mkdir()
-        options = [f"-Xmx{self._heap}", *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}",
-                   f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"]  # fmt: skip
+        options = [
+            f"-Xmx{self._heap}",
+            *_JAVA_OPTIONS,
+            f"-Djava.io.tmpdir={folder / 'tmp'}",
+            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        ]
         self._archive = archive_path(java, jar_files) if self._use_archive else None
         if self._archive is not None and self._archive.exists():
             options += archive.use_options(java, self._archive, static=True)
@@ -219,9 +233,18 @@ class SparkDriver:
         settings = {**_SETTINGS, **(_SETTINGS_IF_LOCAL if self._is_local else {}), **own, **self._settings}
         properties = folder / "spark.properties"  # values may be secret, and other users see command lines
         properties.write_text(javaproperties.dumps(settings, timestamp=False))
-        command = [str(java.java), *options, "-cp", os.pathsep.join(map(str, jar_files)),
-                   "org.apache.spark.deploy.SparkSubmit", "--master", self._master,
-                   "--properties-file", str(properties), "pyspark-shell"]  # fmt: skip
+        command = [
+            str(java.java),
+            *options,
+            "-cp",
+            os.pathsep.join(map(str, jar_files)),
+            "org.apache.spark.deploy.SparkSubmit",
+            "--master",
+            self._master,
+            "--properties-file",
+            str(properties),
+            "pyspark-shell",
+        ]
         # Workers of local-cluster write into SPARK_HOME/work, which is pyspark's folder.
         home = folder / "home"
         home.mkdir()

@@ -45,7 +45,7 @@ def topic_frame(spark: SparkSession, options: Mapping[str, str], ranges: Ranges)
         .load()
     )
     return frame.selectExpr(
-        *("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "key", "value", "headers")
+        "topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "key", "value", "headers"
     )
 
 

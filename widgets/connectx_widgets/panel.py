@@ -66,8 +66,11 @@ STORIES_S = 1.0
 _TOLD = 600
 """Stories are found in so many events, the newest, without those of `_UNTOLD`."""
 _UNTOLD = (
-    *(*COMMITS, EventKind.RECORDS_SKIPPED, EventKind.RECORDS_FILTERED),
-    *(EventKind.BULK_STARTED, EventKind.BULK_STAGED),
+    *COMMITS,
+    EventKind.RECORDS_SKIPPED,
+    EventKind.RECORDS_FILTERED,
+    EventKind.BULK_STARTED,
+    EventKind.BULK_STAGED,
 )
 _CALLS = 4
 _JOIN_S = 2.0

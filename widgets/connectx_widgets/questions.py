@@ -47,9 +47,13 @@ def difference(running: Config, proposed: Config) -> list[dict[str, str | None]]
     changed = [key for key in sorted({*running, *proposed}) if running.get(key) != proposed.get(key)]
     same = {key for key in changed if before.get(key) == after.get(key)}  # another secret, which looks the same
     return [
-        {"key": key, "before": before.get(key), "after": f"{after.get(key)}, another one" if key in same
-         else after.get(key)} for key in changed
-    ]  # fmt: skip
+        {
+            "key": key,
+            "before": before.get(key),
+            "after": f"{after.get(key)}, another one" if key in same else after.get(key),
+        }
+        for key in changed
+    ]
 
 
 def answer(

@@ -63,8 +63,14 @@ class ChaosFault(Shown):
         """One line of a table."""
         what = self.kind if self.direction is None else f"{self.kind} ({self.direction})"
         until = "" if self.until_s is None else f"{self.until_s:.1f}"
-        return {"fault": self.number, "at s": f"{self.at_s:.1f}", "kind": what, "worker": self.worker,
-                "until s": until, "left out": self.skipped}  # fmt: skip
+        return {
+            "fault": self.number,
+            "at s": f"{self.at_s:.1f}",
+            "kind": what,
+            "worker": self.worker,
+            "until s": until,
+            "left out": self.skipped,
+        }
 
 
 @dataclass(order=True)

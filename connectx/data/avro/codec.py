@@ -178,8 +178,14 @@ def _fits(value: Any, branch: AvroType) -> bool:
     if isinstance(value, bool):
         return branch.kind == "boolean"
     wanted: dict[str, tuple[type, ...]] = {
-        **{"int": (int,), "long": (int,), "float": (float,), "double": (float,), "string": (str,)},
-        **{"bytes": (bytes,), "array": (list,), "map": (dict,)},
+        "int": (int,),
+        "long": (int,),
+        "float": (float,),
+        "double": (float,),
+        "string": (str,),
+        "bytes": (bytes,),
+        "array": (list,),
+        "map": (dict,),
     }
     return isinstance(value, wanted.get(branch.kind, ()))
 

@@ -91,8 +91,11 @@ def _without_metadata(text: str) -> str:
             return [plain(one) for one in part]
         if not isinstance(part, dict):
             return part
-        made = {key: value if key == "default" else plain(value) for key, value in part.items()
-                if not key.startswith("connect.") or key == "connect.internal.type"}  # fmt: skip
+        made = {
+            key: value if key == "default" else plain(value)
+            for key, value in part.items()
+            if not key.startswith("connect.") or key == "connect.internal.type"
+        }
         return made["type"] if made.keys() == {"type"} else made
 
     return json.dumps(plain(json.loads(text)), separators=(",", ":"), ensure_ascii=False)

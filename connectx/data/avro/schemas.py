@@ -45,10 +45,19 @@ _PASSED_ON: Final = "avro"
 _ENTRY: Final = "MapEntry"
 _VALID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIMPLE: Final = (
-    *((pa.types.is_int8, "int"), (pa.types.is_int16, "int"), (pa.types.is_int32, "int"), (pa.types.is_date32, "int")),
-    *((pa.types.is_time, "int"), (pa.types.is_timestamp, "long"), (pa.types.is_decimal, "bytes")),
-    *((pa.types.is_int64, "long"), (pa.types.is_boolean, "boolean")),
-    *((pa.types.is_float32, "float"), (pa.types.is_float64, "double"), (is_text, "string"), (is_binary, "bytes")),
+    (pa.types.is_int8, "int"),
+    (pa.types.is_int16, "int"),
+    (pa.types.is_int32, "int"),
+    (pa.types.is_date32, "int"),
+    (pa.types.is_time, "int"),
+    (pa.types.is_timestamp, "long"),
+    (pa.types.is_decimal, "bytes"),
+    (pa.types.is_int64, "long"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (is_text, "string"),
+    (is_binary, "bytes"),
 )
 
 

@@ -46,8 +46,11 @@ _SAMPLE: Final = 16
 _BLOCK_BYTES: Final = 1 << 20
 """Documents of more bytes are parsed by several threads."""
 _SAME: Final = (
-    *(pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer),
-    *(pa.types.is_float32, pa.types.is_float64),
+    pa.types.is_string,
+    pa.types.is_boolean,
+    pa.types.is_signed_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
 )
 _ISO: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
 _DAY: Final = r"^\d{4}-\d\d-\d\d$"

@@ -57,8 +57,10 @@ class Validator:
             return None
         if self._validator.is_valid(document):
             return None
-        found = [f"/{'/'.join(map(str, one.instance_path))} ({one.kind.name})" for one in
-                 self._validator.iter_errors(document)]  # fmt: skip
+        found = [
+            f"/{'/'.join(map(str, one.instance_path))} ({one.kind.name})"
+            for one in self._validator.iter_errors(document)
+        ]
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         return f"it does not match its JSON Schema at {', '.join(found[:_SHOWN])}{more}"
 

@@ -15,9 +15,19 @@ from typing import Any, Final
 from connectx.errors.plugins import ConversionError
 
 _OBJECT: Final = frozenset(
-    ("properties", "required", "additionalProperties", "minProperties", "maxProperties", "dependencies",
-     "dependentRequired", "dependentSchemas", "patternProperties", "propertyNames")
-)  # fmt: skip
+    (
+        "properties",
+        "required",
+        "additionalProperties",
+        "minProperties",
+        "maxProperties",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "patternProperties",
+        "propertyNames",
+    )
+)
 _ARRAY: Final = frozenset(
     ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains")
 )

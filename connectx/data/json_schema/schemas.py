@@ -15,9 +15,15 @@ from connectx.errors.plugins import ConversionError
 
 NAMESPACE: Final = "io.confluent.connect.json"
 _NUMBERS: Final = (
-    *((pa.types.is_int8, "int8"), (pa.types.is_int16, "int16"), (pa.types.is_int32, "int32")),
-    *((pa.types.is_int64, "int64"), (pa.types.is_float32, "float32"), (pa.types.is_float64, "float64")),
-    *((pa.types.is_date32, "int32"), (pa.types.is_time, "int32"), (pa.types.is_timestamp, "int64")),
+    (pa.types.is_int8, "int8"),
+    (pa.types.is_int16, "int16"),
+    (pa.types.is_int32, "int32"),
+    (pa.types.is_int64, "int64"),
+    (pa.types.is_float32, "float32"),
+    (pa.types.is_float64, "float64"),
+    (pa.types.is_date32, "int32"),
+    (pa.types.is_time, "int32"),
+    (pa.types.is_timestamp, "int64"),
 )
 
 

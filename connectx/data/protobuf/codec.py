@@ -61,8 +61,10 @@ class ProtobufCodec:
             rows, rests = groups.setdefault(path, ([], []))
             rows.append(row)
             rests.append(rest)
-        parts = [(pa.array(rows, pa.uint64()), self._read(path, pa.array(rests, pa.binary())))
-                 for path, (rows, rests) in groups.items()]  # fmt: skip
+        parts = [
+            (pa.array(rows, pa.uint64()), self._read(path, pa.array(rests, pa.binary())))
+            for path, (rows, rests) in groups.items()
+        ]
         return joined(parts)
 
     def write(self, values: pa.Array) -> pa.Array:

@@ -23,8 +23,21 @@ if TYPE_CHECKING:
 
 META: Final = "confluent/meta.proto"
 _SCALARS: Final = {
-    **{"double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8},
-    **{"string": 9, "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17, "sint64": 18},
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "fixed32": 7,
+    "bool": 8,
+    "string": 9,
+    "bytes": 12,
+    "uint32": 13,
+    "sfixed32": 15,
+    "sfixed64": 16,
+    "sint32": 17,
+    "sint64": 18,
 }
 _NAMES: Final = {number: name for name, number in _SCALARS.items()}
 _OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3

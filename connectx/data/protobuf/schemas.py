@@ -34,9 +34,15 @@ _VALID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRAPPERS: Final = "google/protobuf/wrappers.proto"
 _OPTIONAL, _REPEATED, _MESSAGE = 1, 3, 11
 _SCALARS: Final = (
-    *((pa.types.is_int8, 5, "Int32"), (pa.types.is_int16, 5, "Int32"), (pa.types.is_int32, 5, "Int32")),
-    *((pa.types.is_int64, 3, "Int64"), (pa.types.is_float32, 2, "Float"), (pa.types.is_float64, 1, "Double")),
-    *((pa.types.is_boolean, 8, "Bool"), (is_text, 9, "String"), (is_binary, 12, "Bytes")),
+    (pa.types.is_int8, 5, "Int32"),
+    (pa.types.is_int16, 5, "Int32"),
+    (pa.types.is_int32, 5, "Int32"),
+    (pa.types.is_int64, 3, "Int64"),
+    (pa.types.is_float32, 2, "Float"),
+    (pa.types.is_float64, 1, "Double"),
+    (pa.types.is_boolean, 8, "Bool"),
+    (is_text, 9, "String"),
+    (is_binary, 12, "Bytes"),
 )
 _LOGICAL: Final = {
     DATE_NAME: ("google/type/date.proto", ".google.type.Date"),

@@ -18,9 +18,17 @@ from connectx.data.protobuf.types import ProtoType
 from connectx.errors.plugins import ConversionError
 
 _SCALARS: Final = {
-    **{"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float": pa.float32()},
-    **{"double": pa.float64(), "bool": pa.bool_(), "string": pa.string(), "binary": pa.binary()},
-    **{"uint32": pa.uint32(), "uint64": pa.uint64()},
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
 }
 _DURATION: Final = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])
 _PER_SECOND: Final = 10**9
@@ -189,8 +197,10 @@ def _column(values: pa.Array, one: ProtoType, path: str) -> pa.Array | None:
             return where_valid(values, column_of(values.field(0), replace(one, kind="scalar"), path))
         case "decimal" if types.is_decimal(kind):
             fitting = values.cast(pa.decimal128(one.precision, one.scale))
-            digits = [pa.array([number] * len(values), size) for number, size in
-                      ((one.precision, pa.uint32()), (one.scale, pa.int32()))]  # fmt: skip
+            digits = [
+                pa.array([number] * len(values), size)
+                for number, size in ((one.precision, pa.uint32()), (one.scale, pa.int32()))
+            ]
             mask = values.is_null() if values.null_count else None
             names = ["value", "precision", "scale"]
             return pa.StructArray.from_arrays([unscaled_bytes(fitting), *digits], names=names, mask=mask)
@@ -233,9 +243,11 @@ def _scalar(values: pa.Array, one: ProtoType) -> pa.Array | None:
         or (types.is_floating(kind) and types.is_floating(wanted) and kind.bit_width <= wanted.bit_width)
         or (types.is_boolean(kind) and types.is_boolean(wanted))
         or (types.is_string(wanted) and (types.is_string(kind) or types.is_large_string(kind)))
-        or (types.is_binary(wanted) and (types.is_binary(kind) or types.is_large_binary(kind) or
-                                         types.is_fixed_size_binary(kind)))
-    )  # fmt: skip
+        or (
+            types.is_binary(wanted)
+            and (types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+        )
+    )
     return values.cast(wanted).cast(_SCALARS[one.wire]) if fits else None
 
 

@@ -30,8 +30,21 @@ WRAPPERS: Final = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _SCALARS: Final = {
-    **{1: "double", 2: "float", 3: "int64", 4: "int64", 5: "int32", 6: "int64", 7: "int64", 8: "bool", 9: "string"},
-    **{12: "binary", 13: "int64", 15: "int32", 16: "int64", 17: "int32", 18: "int64"},
+    1: "double",
+    2: "float",
+    3: "int64",
+    4: "int64",
+    5: "int32",
+    6: "int64",
+    7: "int64",
+    8: "bool",
+    9: "string",
+    12: "binary",
+    13: "int64",
+    15: "int32",
+    16: "int64",
+    17: "int32",
+    18: "int64",
 }
 _WIRES: Final = {4: "uint64", 6: "uint64", 7: "uint32", 13: "uint32"}
 _ENUM, _INT32 = 14, (5, 15, 17)

@@ -93,8 +93,13 @@ class RegistryClient:
             RegistryUnavailableError, ConversionError: as `schema`.
         """
         made = self._schema(kind, text)
-        return int(self._asked(lambda: self._client.register_schema(subject, made, normalize), f"a schema of {subject}",
-                               lambda: self._versions(subject)))  # fmt: skip
+        return int(
+            self._asked(
+                lambda: self._client.register_schema(subject, made, normalize),
+                f"a schema of {subject}",
+                lambda: self._versions(subject),
+            )
+        )
 
     def lookup(self, subject: str, kind: str, text: str, *, normalize: bool = False) -> int:
         """Id of a schema that the subject has.

@@ -18,12 +18,30 @@ from connectx.errors.plugins import TransformError
 
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
 _NUMBERS: Final = {
-    **{"y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second", "S": "ms"},
-    **{"h": "hour_12", "K": "hour_0", "k": "hour_24"},
+    "y": "year",
+    "M": "month",
+    "d": "day",
+    "H": "hour",
+    "m": "minute",
+    "s": "second",
+    "S": "ms",
+    "h": "hour_12",
+    "K": "hour_0",
+    "k": "hour_24",
 }
 _MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 )
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _HALVES: Final = ("AM", "PM")

@@ -30,11 +30,24 @@ from connectx.data.transforms.schema_metadata import SetSchemaMetadata
 
 PACKAGE: Final = "org.apache.kafka.connect.transforms."
 _SIDED: Final[tuple[type[SideTransform], ...]] = (
-    *(Cast, ExtractField, Flatten, HeaderFrom, HoistField, InsertField, MaskField, ReplaceField),
-    *(SetSchemaMetadata, TimestampConverter),
+    Cast,
+    ExtractField,
+    Flatten,
+    HeaderFrom,
+    HoistField,
+    InsertField,
+    MaskField,
+    ReplaceField,
+    SetSchemaMetadata,
+    TimestampConverter,
 )
 _WHOLE: Final[tuple[type[Transform], ...]] = (
-    *(DropHeaders, Filter, InsertHeader, RegexRouter, TimestampRouter, ValueToKey),
+    DropHeaders,
+    Filter,
+    InsertHeader,
+    RegexRouter,
+    TimestampRouter,
+    ValueToKey,
 )
 _PREDICATES: Final[tuple[type[Predicate], ...]] = (HasHeaderKey, RecordIsTombstone, TopicNameMatches)
 

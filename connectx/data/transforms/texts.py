@@ -59,8 +59,10 @@ def nested_text(values: pa.Array, what: str) -> pa.Array:
     """
     kind = values.type
     if pa.types.is_struct(kind):
-        fields = [enclosed(f"{_quoted(field.name)}:", nested_text(values.field(number), what), "")
-                  for number, field in enumerate(kind)]  # fmt: skip
+        fields = [
+            enclosed(f"{_quoted(field.name)}:", nested_text(values.field(number), what), "")
+            for number, field in enumerate(kind)
+        ]
         texts = where_valid(values, enclosed("{", pc.binary_join_element_wise(*fields, ","), "}"))
     elif is_list(kind):
         texts = enclosed("[", joined_lists(values, nested_text(values.flatten(), what), ","), "]")

@@ -35,8 +35,13 @@ SESSION = WorkerKeys.session_timeout_ms.name
 DELAY = WorkerKeys.scheduled_rebalance_max_delay_ms.name
 
 _AFTER_END = (
-    *(EventKind.CONNECTOR_STATE, EventKind.TASK_STATE, EventKind.CONNECTOR_DELETED, EventKind.TASKS_CONFIGURED),
-    *(EventKind.MEMBER_REMOVED, EventKind.REBALANCE_DELAYED, EventKind.ASSIGNMENT_COMPUTED),
+    EventKind.CONNECTOR_STATE,
+    EventKind.TASK_STATE,
+    EventKind.CONNECTOR_DELETED,
+    EventKind.TASKS_CONFIGURED,
+    EventKind.MEMBER_REMOVED,
+    EventKind.REBALANCE_DELAYED,
+    EventKind.ASSIGNMENT_COMPUTED,
 )
 _TAKEN = (State.RUNNING, State.PAUSED, State.FAILED, State.STOPPED)
 

@@ -141,8 +141,10 @@ class SnapshotFold:
 
     def _work(self, all_runs: Iterable[Run], standings: dict[str, Standing]) -> list[WorkSnapshot]:
         """The newest run of each piece of work that is configured; what never ran is UNASSIGNED."""
-        found = {work: WorkSnapshot(*work, State.UNASSIGNED.value, None, None, since_ms)
-                 for work, since_ms in self._configured.work().items()}  # fmt: skip
+        found = {
+            work: WorkSnapshot(*work, State.UNASSIGNED.value, None, None, since_ms)
+            for work, since_ms in self._configured.work().items()
+        }
         for run in all_runs:
             if self._configured.has(run.connector, run.task, run.segments[0].seq):
                 found[(run.connector, run.task)] = _work_snapshot(run)

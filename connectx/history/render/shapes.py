@@ -117,8 +117,19 @@ def _sample(name: str, key: str) -> str:
 
 
 LOOK = {
-    **{"lane": LANE, "bar": BAR, "thinLane": THIN_LANE, "thin": THIN, "rowPad": ROW_PAD},
-    **{"top": BAND_LABELS, "axis": AXIS, "char": CHAR, "steps": STEPS_S, "track": TRACK, "trackPad": TRACK_PAD},
-    **{"shapes": SHAPES, "legend": legend("{key}"), "patterns": PATTERNS},
+    "lane": LANE,
+    "bar": BAR,
+    "thinLane": THIN_LANE,
+    "thin": THIN,
+    "rowPad": ROW_PAD,
+    "top": BAND_LABELS,
+    "axis": AXIS,
+    "char": CHAR,
+    "steps": STEPS_S,
+    "track": TRACK,
+    "trackPad": TRACK_PAD,
+    "shapes": SHAPES,
+    "legend": legend("{key}"),
+    "patterns": PATTERNS,
 }
 """What the panel's page draws with: the same sizes and shapes, with their places to fill in."""

@@ -133,10 +133,23 @@ def _bootstrap_checkpoint(java: JavaHome, class_path: list[Path], scratch: Path)
     sample = scratch / "format"
     write_settings(scratch / "format.properties", node_settings(sample, (1, 2, 3), None, {}))
     done = subprocess.run(
-        [str(java.java), *_JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, class_path)), "kafka.tools.StorageTool",
-         "format", "-t", kafka_uuid(), "-c", str(scratch / "format.properties")],
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
+        [
+            str(java.java),
+            *_JAVA_OPTIONS,
+            "-cp",
+            os.pathsep.join(map(str, class_path)),
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            kafka_uuid(),
+            "-c",
+            str(scratch / "format.properties"),
+        ],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     if done.returncode != 0:
         raise BrokerError("could not be formatted", done.stdout + done.stderr)
     content = (sample / "bootstrap.checkpoint").read_bytes()

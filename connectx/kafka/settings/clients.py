@@ -30,14 +30,29 @@ ConnectorConfig = Mapping[str, str | None]
 _FOREVER: Final = str(2**31 - 1)
 # Settings of the worker itself that are about connections; the rest of its keys are not for clients.
 _CONNECTION_KEYS: Final = (
-    *("client.dns.lookup", "connections.max.idle.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms"),
-    *("retry.backoff.ms", "retry.backoff.max.ms", "send.buffer.bytes", "receive.buffer.bytes", "metadata.max.age.ms"),
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "retry.backoff.ms",
+    "retry.backoff.max.ms",
+    "send.buffer.bytes",
+    "receive.buffer.bytes",
+    "metadata.max.age.ms",
 )
 _CONNECTION_PREFIXES: Final = (*SECURITY_PREFIXES, "socket.", "broker.address.")
 _SPARK_READER_KEYS: Final = ("fetch.", "max.partition.fetch.bytes", "receive.buffer.bytes", "client.rack", "check.crcs")
 _SPARK_WRITER_KEYS: Final = (
-    *("acks", "batch.size", "buffer.memory", "compression.", "delivery.timeout.ms", "linger.ms", "max.request.size"),
-    *("request.timeout.ms", "retries", "send.buffer.bytes"),
+    "acks",
+    "batch.size",
+    "buffer.memory",
+    "compression.",
+    "delivery.timeout.ms",
+    "linger.ms",
+    "max.request.size",
+    "request.timeout.ms",
+    "retries",
+    "send.buffer.bytes",
 )
 
 

@@ -14,8 +14,20 @@ _log: Final = logging.getLogger("connectx.kafka.librdkafka")
 # Lost and refused connections, requests that timed out, retries, hints about settings; and producers that were fenced.
 _EXPECTED: Final = frozenset(
     {
-        *("FAIL", "ERROR", "REQTMOUT", "CONNECT", "GETPID", "BROKERUPDATE", "CONFWARN", "TERMINATE"),
-        *("ADDPARTS", "TXNERR", "FATAL", "ENDTXN", "TXNSTATE", "METADATAUPDATE"),
+        "FAIL",
+        "ERROR",
+        "REQTMOUT",
+        "CONNECT",
+        "GETPID",
+        "BROKERUPDATE",
+        "CONFWARN",
+        "TERMINATE",
+        "ADDPARTS",
+        "TXNERR",
+        "FATAL",
+        "ENDTXN",
+        "TXNSTATE",
+        "METADATAUPDATE",
     }
 )
 

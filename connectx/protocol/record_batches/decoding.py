@@ -122,8 +122,18 @@ def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
         if check_crc and google_crc32c.value(pa.py_buffer(view[at + _CHECKED_FROM : end])) != crc:
             raise _malformed(f"its CRC at offset {base} is wrong")
         yield BatchHeader(
-            *(at, end, base, base + last + 1, leader_epoch, attributes, first_ms, max_ms),
-            *(producer_id, epoch, sequence, count),
+            at,
+            end,
+            base,
+            base + last + 1,
+            leader_epoch,
+            attributes,
+            first_ms,
+            max_ms,
+            producer_id,
+            epoch,
+            sequence,
+            count,
         )
         at = end
 
