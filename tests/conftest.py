@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -21,12 +22,14 @@ from tests.support.options import (
     EMBEDDED,
     LOCAL,
     pytest_addoption,
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_terminal_summary,
 )
 from tests.support.spark_server import spark_server
 from tests.support.topics import create_topic
+from tests.support.watchdog import is_watchdog
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -35,7 +38,16 @@ if TYPE_CHECKING:
     from tests.support.java_worker import JavaWorker
     from tests.support.lab import Book, Lab
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_terminal_summary",
+]
+
+# jsonschema compiles 38 grammars at its import, for two seconds of each process, to check formats that no test has.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # The same examples in every run: a failure is one of the change at hand, and can be repeated.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -46,7 +58,8 @@ settings.load_profile("repeatable")
 def no_process_is_left() -> Iterator[None]:
     """After the last test no child process may remain, whoever started it."""
     yield
-    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=10)
+    started = [child for child in psutil.Process().children(recursive=True) if not is_watchdog(child)]
+    _, alive = psutil.wait_procs(started, timeout=10)
     left = [
         child.cmdline()[:4] for child in alive if "multiprocessing.resource_tracker" not in " ".join(child.cmdline())
     ]

@@ -8,6 +8,7 @@ standard clusters have.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from connectx.jvm import jars
+from tests.support.watchdog import watch
 
 EMBEDDED: Final = "embedded"
 LOCAL: Final = "local"
@@ -39,6 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     what = "needs(what, reason): only in runs whose --spark or --kafka is this, and why"
     config.addinivalue_line("markers", what)
+    if not hasattr(config, "workerinput"):  # a worker of xdist belongs to the run of its parent
+        watch()
     # A run in the background ignores Ctrl-C, and so would every program that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,11 +59,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not reasons[item.nodeid]]
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what lives until the end of the run: modules and collected tests."""
+    gc.freeze()
+
+
 def _reasons(item: pytest.Item, had: set[Any]) -> list[str]:
     return [reason for thing, reason in (mark.args for mark in item.iter_markers("needs")) if thing not in had]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what was left out, and why."""
+    """Report what was left out or skipped, and why."""
     for reason, count in sorted(config.stash.get(_LEFT_OUT, Counter()).items()):
         terminalreporter.write_line(f"left out: {count:3} that need {reason}")
+    skipped = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()))
+    for reason, count in sorted(skipped.items()):
+        terminalreporter.write_line(f"skipped: {count:4}. {reason.removeprefix('Skipped: ')}")

@@ -6,6 +6,8 @@
 A test that fails and then passes is flaky. A run fails if a test fails twice, or if more than ALLOWED_FLAKES tests are
 flaky. A test that crashes an xdist worker has failed, and the others of its file run in a new worker
 (`tests.support.guard`). A part in which no test begins or ends for `stalls_s` is killed, and its stacks are printed.
+A run that is interrupted, terminated or killed ends all that it has started (`tests.support.watchdog`).
+Spark's and Kafka's class archives are made beside the parts that need no Java.
 Each part writes JUnit files to test-artefacts/, a whole tier writes one JSON file for `tests.support.budget`.
 """
 
@@ -19,8 +21,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -31,12 +34,18 @@ from xml.etree import ElementTree
 
 import psutil
 
+from tests.support.watchdog import is_watchdog, watch
+
 ROOT: Final = Path(__file__).parents[2]
 ARTEFACTS: Final = ROOT / "test-artefacts"
 ALLOWED_FLAKES: Final = 2
 _PANEL_S: Final = 600
 _WATCH_S: Final = 1.0
 _ABORT_S: Final = 10.0
+_INTERRUPT_S: Final = 5.0
+"""Time that pytest has after Ctrl-C to print what has failed so far."""
+_INTERRUPTED: Final = 130
+_PREPARE: Final = (str(Path(sys.executable).with_name("connectx")), "setup", "--archives")
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class Part:
     """One run of pytest on a number of xdist workers.
 
     `repeats_files`: the tests of a file build on each other. `stalls_s`: longer than the limit of any test.
+    `needs_java`: it waits for the class archives of Kafka and Spark.
     """
 
     name: str
@@ -52,6 +62,7 @@ class Part:
     python: str = sys.executable
     repeats_files: bool = False
     stalls_s: float = _PANEL_S + 120
+    needs_java: bool = True
 
 
 AT_ONCE: Final = 2
@@ -66,6 +77,8 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why each was not run."""
 
     @classmethod
     def read(cls, path: Path) -> Report:
@@ -75,19 +88,28 @@ class Report:
             file = case.get("file") or case.get("classname") or ""
             name = f"{file}::{case.get('name')}"
             report.seconds[name] = report.seconds.get(name, 0.0) + float(case.get("time", 0))
-            is_failed = any(child.tag in ("failure", "error") for child in case)
-            (report.failed if is_failed else report.passed).add(name)
+            reason = case.find("skipped")
+            if any(child.tag in ("failure", "error") for child in case):
+                report.failed.add(name)
+            elif reason is not None:
+                report.skipped[name] = reason.get("message", "")
+            else:
+                report.passed.add(name)
         return report
 
 
 @dataclass
 class Result:
-    """The outcome of a part or a tier: seconds of each test file, and how many tests passed without being repeated."""
+    """The outcome of a part or a tier: seconds of each test file, and how many tests passed without being repeated.
+
+    `skipped`: how many tests were not run, by the reason.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     flaky: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     passed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_good(self) -> bool:
@@ -99,6 +121,7 @@ class Result:
         self.flaky += other.flaky
         self.failed += other.failed
         self.passed += other.passed
+        self.skipped += other.skipped
 
 
 def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
@@ -113,9 +136,10 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     first.unlink(missing_ok=True)
     end = _pytest([*command, *workers, f"--junitxml={first}"], root, log, part.stalls_s)
     report = Report.read(first)
+    skipped = Counter(report.skipped.values())
     if end.code != (1 if report.failed else 0):
         crash = f"{part.name}: {end}"
-        return Result(_by_file(report.seconds), [], [*sorted(report.failed), crash], len(report.passed))
+        return Result(_by_file(report.seconds), [], [*sorted(report.failed), crash], len(report.passed), skipped)
     repeated = Report()
     if report.failed:
         print(f"{part.name}: {len(report.failed)} failed and are repeated", flush=True)
@@ -131,7 +155,8 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     # A flaky test counts with its good run: a test that fails often waits for its timeout first.
     again_seconds = {name: seconds for name, seconds in repeated.seconds.items() if name in report.failed}
     flaky = sorted(report.failed - failed)
-    return Result(_by_file(report.seconds | again_seconds), flaky, sorted(failed), len(report.passed - failed))
+    passed = len(report.passed - failed)
+    return Result(_by_file(report.seconds | again_seconds), flaky, sorted(failed), passed, skipped)
 
 
 def _files(names: Iterable[str]) -> set[str]:
@@ -174,7 +199,9 @@ def _pytest(command: Sequence[str], root: Path, log: Path | None, stalls_s: floa
         progress.touch()
         guard = ("-p", "tests.support.guard", f"--progress={progress}", f"--basetemp={folder}/t")
         errors = subprocess.STDOUT if output else None
-        with subprocess.Popen([*command, *guard], cwd=root, env=environment, stdout=output, stderr=errors) as process:
+        with subprocess.Popen(
+            [*command, *guard], cwd=root, env=environment, stdout=output, stderr=errors, start_new_session=True
+        ) as process:  # of its own session, so that Ctrl-C comes from here, once
             is_stalled = _watch(process, progress, stalls_s)
         running = tuple(progress.read_text().split("\n")[:-1])
     if log:
@@ -219,16 +246,32 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def run_tier(stages: Sequence[Stage], root: Path = ROOT) -> Result:
-    """Run the stages one after the other, and the parts of a stage two at a time."""
+def run_tier(stages: Sequence[Stage], root: Path = ROOT, prepare: Sequence[str] = ()) -> Result:
+    """Run the stages one after the other, and the parts of a stage two at a time.
+
+    `prepare` is a command without which no part that needs Java starts; it runs beside the others.
+    """
     (root / ARTEFACTS.name).mkdir(exist_ok=True)
     result = Result()
-    for stage in stages:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            alone = len(stage) == 1
-            for one in pool.map(lambda part, alone=alone: run_part(part, root, shows_output=alone), stage):
-                result.add(one)
+    with ThreadPoolExecutor(1) as beside:
+        prepared = beside.submit(_failure_of, prepare)
+        for stage in stages:
+            if any(part.needs_java for part in stage) and (failure := prepared.result()) is not None:
+                result.failed.append(failure)
+                return result
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                alone = len(stage) == 1
+                for one in pool.map(lambda part, alone=alone: run_part(part, root, shows_output=alone), stage):
+                    result.add(one)
     return result
+
+
+def _failure_of(command: Sequence[str]) -> str | None:
+    """Run a command without its output; a sentence with that if it has failed."""
+    if not command:
+        return None
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return f"{' '.join(command)} ended with exit code {done.returncode}:\n{done.stdout}" if done.returncode else None
 
 
 def commit_of(root: Path = ROOT) -> str:
@@ -258,6 +301,7 @@ def summary(result: Result) -> str:
     for file, seconds in result.seconds.items():
         folders[file.rpartition("/")[0]] += seconds
     lines = [f"{seconds:7.1f} s  {place}" for times in (folders, result.seconds) for place, seconds in slowest(times)]
+    lines += [f"SKIPPED: {count} tests. {reason}" for reason, count in sorted(result.skipped.items())]
     lines += [f"FAILED: {name}" for name in result.failed]
     lines += [f"flaky: {name}" for name in result.flaky]
     if len(result.flaky) > ALLOWED_FLAKES:
@@ -323,12 +367,14 @@ _OF_TESTS: Final = (
     *("tests/simulation/test_mutants.py", "tests/simulation/test_runs.py", "tests/unit/support"),
     *("tests/unit/test_extras.py", "tests/unit/test_kip618.py"),
 )
-_QUICK: Final = (Part("quick", (*_PURE, "--seeds=24", *(f"--ignore={place}" for place in _OF_TESTS)), workers=3),)
+_QUICK: Final = (
+    Part("quick", (*_PURE, "--seeds=24", *(f"--ignore={place}" for place in _OF_TESTS)), workers=3, needs_java=False),
+)
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "quick": [_QUICK],
     "test": [_QUICK, (Part("real", (*_REAL, *_OF_TESTS, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
     "test-all": [
-        (Part("pure", _PURE, workers=2),),
+        (Part("pure", _PURE, workers=2, needs_java=False),),
         (Part("real", _REAL, workers=3),),
         (  # long parts first
             Part("browser", ("tests/browser", *_PANEL), repeats_files=True),
@@ -349,6 +395,38 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
 }
 
 
+def supervise() -> None:
+    """Let all that this process starts from now on end with it, and with the make that has started it."""
+    watch()
+    _follow_make()
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _follow_make() -> None:
+    """End this process when its make has ended, which may not have been able to say so."""
+    make = os.getppid()
+
+    def wait() -> None:
+        while os.getppid() == make:
+            time.sleep(_WATCH_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if "MAKELEVEL" in os.environ:
+        threading.Thread(target=wait, name="make", daemon=True).start()
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """Pass Ctrl-C to each pytest, which then prints what has failed, and end soon whatever that takes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end = threading.Timer(_INTERRUPT_S, os._exit, (_INTERRUPTED,))
+    end.daemon = True
+    end.start()
+    for process in psutil.Process().children():
+        if not is_watchdog(process):
+            process.send_signal(signal.SIGINT)
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a tier, or some parts of it; 0 if it is good."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.tiers", description=__doc__)
@@ -361,8 +439,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown := set(given.parts).difference(names):
             parser.error(f"unknown parts {sorted(unknown)}: {given.tier} has {names}")
         stages = [(part,) for stage in stages for part in stage if part.name in given.parts]
+    supervise()
     commit, speed, began = commit_of(), calibration_s(), time.monotonic()
-    result = run_tier(stages)
+    needs_java = any(part.needs_java for stage in stages for part in stage)
+    try:
+        result = run_tier(stages, prepare=_PREPARE if needs_java else ())
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     wall = time.monotonic() - began
     if not given.parts:
         record = {
@@ -372,6 +455,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "passed": result.passed,
             "failed": result.failed,
             "flaky": result.flaky,
+            "skipped": dict(result.skipped),
             "seconds": dict(sorted(result.seconds.items())),
         }
         (ARTEFACTS / f"{given.tier}.json").write_text(json.dumps(record, indent=1) + "\n")

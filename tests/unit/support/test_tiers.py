@@ -148,6 +148,28 @@ def test_stall():
     until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, "its end")
 
 
+def test_a_skipped_test_has_not_passed_and_the_summary_gives_its_reason(write: WriteTests, tmp_path: Path) -> None:
+    text = "import pytest\ndef test_no(): pytest.skip('no shelf')\ndef test_yes(): pass\n"
+    result = run_part(write(text), tmp_path)
+    assert (result.passed, result.skipped, result.is_good) == (1, {"no shelf": 1}, True)
+    assert summary(result).splitlines()[-1] == "SKIPPED: 1 tests. no shelf"
+
+
+def test_only_parts_that_need_java_wait_for_the_archives(write: WriteTests, tmp_path: Path) -> None:
+    prepare = ("sh", "-c", f"until [ -e {tmp_path}/first ]; do sleep 0.05; done; touch {tmp_path}/archive")
+    first = write("def test_it(): open('first', 'w').close()\n", "first", needs_java=False)
+    second = write("import os\ndef test_it(): assert os.path.exists('archive')\n", "second")
+    result = run_tier([(first,), (second,)], tmp_path, prepare)
+    assert (result.passed, result.failed) == (2, [])
+
+
+def test_without_archives_no_part_that_needs_java_starts(write: WriteTests, tmp_path: Path) -> None:
+    first = write("def test_it(): pass\n", "first", needs_java=False)
+    second = write("def test_it(): pass\n", "second")
+    result = run_tier([(first,), (second,)], tmp_path, ("sh", "-c", "echo no disk; exit 3"))
+    assert (result.passed, result.failed) == (1, ["sh -c echo no disk; exit 3 ended with exit code 3:\nno disk\n"])
+
+
 def test_parts_of_a_tier_add_up(write: WriteTests, tmp_path: Path) -> None:
     parts = [write("def test_it(): pass\n", name) for name in ("one", "two", "three")]
     result = run_tier([(parts[0], parts[1]), (parts[2],)], tmp_path)
