@@ -15,6 +15,8 @@ UV := $(BIN)/uv
 STORED := --config-settings-package pyspark:--build-option=--compression=stored
 # Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
 PREPARED := $(BIN)/connectx setup
+# A browser and a database: Debian's packages, if this user may install them.
+SYSTEMS := $(BIN)/python -m tests.support.systems
 
 MINUTES ?= 10
 TYPESCRIPT := 5.9.3
@@ -22,7 +24,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo cluster quick test test-all budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak azure clean
+.PHONY: help setup archives demo cluster quick test test-all systems budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak azure clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -43,26 +45,31 @@ cluster: setup ## run flights through a Spark cluster into PostgreSQL and Delta 
 quick: $(INSTALLED) ## run the fast tests, without Java: the loop of daily work
 	@$(TIERS) quick
 
-test: archives ## run the tests of everything in a release, with a real Kafka, Spark and PostgreSQL
+test: $(INSTALLED) ## run the tests of everything in a release, with a real Kafka, Spark and PostgreSQL
+	@$(SYSTEMS) mariadb
 	@$(TIERS) test
 
-test-all: archives $(OVER_INSTALLED) $(SPARK41_INSTALLED) ## run what CI runs: also a browser, other versions, Java workers, a soak
+test-all: systems $(OVER_INSTALLED) $(SPARK41_INSTALLED) ## run what CI runs: also a browser, other versions, Java workers, a soak
 	@$(TIERS) test-all
 	@$(BUDGET) check test-all
+
+systems: $(INSTALLED) ## install what tests need from outside, a browser, MariaDB and Node, or print how
+	@$(SYSTEMS) chromium mariadb node
 
 budget: ## take the durations of the last runs as the budget
 	@$(BUDGET) write
 
-browser: archives $(OVER_INSTALLED) ## test the panel in a real JupyterLab, of either version; needs Chromium on PATH
+browser: $(OVER_INSTALLED) ## test the panel in a real JupyterLab, of either version, with Chromium
+	@$(SYSTEMS) chromium
 	@$(TIERS) test-all browser databricks-panel
 
-databricks: archives $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
+databricks: $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
 	@$(TIERS) test-all databricks
 
-connect: archives ## test clusters with Spark Connect alone and your own Kafka
+connect: $(INSTALLED) ## test clusters with Spark Connect alone and your own Kafka
 	@$(TIERS) test-all connect
 
-spark41: archives $(SPARK41_INSTALLED) ## test Spark, converters, a source and a sink with Spark 4.1
+spark41: $(SPARK41_INSTALLED) ## test Spark, converters, a source and a sink with Spark 4.1
 	@$(TIERS) test-all spark41
 
 pythons: $(INSTALLED) ## run the unit tests on the other Pythons, 3.11 to 3.13, that this machine has

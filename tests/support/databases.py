@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import shutil
 import subprocess
 import tempfile
@@ -12,12 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.profiles import JSON, dotted
+from tests.support.systems import MARIADB
 from tests.support.waiting import until
-
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 @contextmanager
@@ -55,17 +51,13 @@ def restart_postgres(folder: str) -> None:
 
 @contextmanager
 def mariadb_server() -> Iterator[str]:
-    """Yield the URL of a MariaDB server that is gone, with its data, afterwards. It needs Debian's mariadb-server."""
-    program, install = shutil.which("mariadbd", path=_PATH), shutil.which("mariadb-install-db", path=_PATH)
-    if program is None or install is None:
-        reason = "these tests need MariaDB on PATH: install Debian's package mariadb-server"
-        assert "CI" not in os.environ, reason
-        pytest.skip(reason)
+    """Yield the URL of a MariaDB server that is gone, with its data, afterwards."""
+    program = MARIADB.require()
     folder = Path(tempfile.mkdtemp(prefix="connectx-mariadb-"))
     data, socket, user = folder / "data", folder / "socket", getpass.getuser()
     common = ["--no-defaults", f"--datadir={data}", f"--user={user}"]
     only = ["--auth-root-authentication-method=normal", "--skip-test-db"]
-    subprocess.run([install, *common, *only], check=True, capture_output=True)
+    subprocess.run(["mariadb-install-db", *common, *only], check=True, capture_output=True)
     cheap = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--skip-networking", "--skip-name-resolve"]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen([program, *common, *cheap, f"--socket={socket}"], stdout=log, stderr=log)

@@ -21,6 +21,8 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.support.systems import CHROMIUM
+
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "test-artefacts"
 _HARMLESS = ("Connection lost, reconnecting in 0 seconds",)
@@ -34,9 +36,7 @@ _SWITCHES = [
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Yield a browser that has no window."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((path for name in names if (path := shutil.which(name))), None)
-    assert program, "these tests need Chromium on PATH: install Debian's package chromium"
+    program = CHROMIUM.require()
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=_SWITCHES)
         yield started

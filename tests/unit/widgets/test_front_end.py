@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 from connectx_widgets.widget import ClusterPanel
 
 from connectx.history.render.shapes import LOOK
+from tests.support.systems import NODE
 
 
 def test_the_pages_pure_functions_keep_their_rules() -> None:
-    node = shutil.which("node")
-    assert node, "the panel's tests need Node 20 or later on PATH"
+    node = NODE.require()
     file = Path(__file__).with_name("geometry.test.mjs")
     env = {**os.environ, "CONNECTX_LOOK": json.dumps(LOOK)}
     ran = subprocess.run([node, "--test", str(file)], env=env, capture_output=True, text=True, timeout=60, check=False)
@@ -23,8 +22,7 @@ def test_the_pages_pure_functions_keep_their_rules() -> None:
 
 
 def test_the_front_end_is_one_module_without_imports(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    assert node, "the panel's tests need Node 20 or later on PATH"
+    node = NODE.require()
     module = tmp_path / "panel.mjs"
     module.write_text(str(ClusterPanel._esm))
     text = module.read_text()
