@@ -285,5 +285,3 @@ class PostgresCdcSource(SourceConnector):
             value = pa.array([{"ts_ms": moment_ms}], pa.struct([pa.field("ts_ms", pa.int64(), False)]))
             topic = f"{self._values['topic.heartbeat.prefix']}.{prefix}"
             return named_table({"key": key, "value": value, "topic": pa.array([topic], pa.string())}, HEARTBEAT_SCHEMAS)
-
-    task_class = Task

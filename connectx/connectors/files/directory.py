@@ -420,8 +420,6 @@ class DirectorySource(SourceConnector):
                 )
             return self._reader
 
-    task_class = Task
-
 
 @dataclass(slots=True)
 class _OpenFile:

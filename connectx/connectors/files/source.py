@@ -287,8 +287,6 @@ class FileSource(SourceConnector):
             log.info("Inferred the schema of %s: %s", self._path, schema)
             return line_format.with_schema(schema)
 
-    task_class = Task
-
 
 def read_by_executors(spark: SparkSession, path: str, start: int, end: int) -> DataFrame:
     """Lines between two byte positions that lie at line ends, in order, as a column of strings read by executors."""

@@ -132,8 +132,6 @@ class FileStreamSource(SourceConnector):
             """At most batch.size lines."""
             return first_lines(block, self._max_lines) if self._max_lines else block
 
-    task_class = Task
-
 
 def first_lines(block: bytes, count: int) -> bytes:
     """The first lines of a block, with their ends; at most `count`."""

@@ -228,8 +228,6 @@ class Generator(SourceConnector):
             }
             return pa.table(columns)
 
-    task_class = Task
-
 
 def _problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     """What does not go together, by key."""

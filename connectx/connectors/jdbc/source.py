@@ -450,8 +450,6 @@ class JdbcSource(SourceConnector):
                 )
             return found
 
-    task_class = Task
-
 
 @dataclass(slots=True)
 class _Feed:

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
@@ -40,7 +40,6 @@ from connectx.connectors.lake.settings import (
     PARTITION_CONFIG,
     PATH_CONFIG,
     UPSERT_CONFIG,
-    LakeSettings,
     tables_config,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
@@ -59,7 +58,7 @@ from connectx.connectors.shared.storage import (
 from connectx.errors.lakes import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import NotStageableError, SinkTaskContext
+from connectx.plugins.api import NotStageableError
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -94,30 +93,24 @@ class DeltaSink(ChangingSink):
     )
 
     @classmethod
-    def table(cls, config: Mapping[str, str | None], name: str) -> DeltaLakeTable:
-        """A table to read, or to merge its files with OPTIMIZE, which leaves the offsets in the log."""
-        values = cls.config.parse(config)
-        return DeltaLakeTable(values["path"], name, options(config, STORAGE), "", file_bytes=values["file.size.bytes"])
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], DeltaLakeTable]:
+        """Tables whose files are merged with OPTIMIZE, which leaves the offsets in the log."""
+        values, given = cls.config.parse(config), options(config, STORAGE)
+        path, partition_by, file_bytes = values["path"], values["partition.by"], values["file.size.bytes"]
+        return lambda name: DeltaLakeTable(path, name, given, group_id, partition_by, file_bytes=file_bytes)
+
+    @classmethod
+    def storage_check(cls, config: Mapping[str, str | None]) -> Callable[[], None] | None:
+        """Versions of a log must be created exclusively."""
+        path: str = cls.config.parse(config)["path"]
+        check_directory(url_of(path), "path")
+        return partial(check_log, path, options(config, STORAGE)) if is_remote(path) else None
 
     class Task(LakeTask):
         """One commit per table."""
 
-        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
-            """Check the directory.
 
-            Raises:
-                LakeStorageError: it does not exist, or cannot be written.
-            """
-            super().start(config, context)
-            values = DeltaSink.config.parse(config)
-            path, partition_by = values["path"], values["partition.by"]
-            check_directory(url_of(path), "path")
-            given, group_id, file_bytes = options(config, STORAGE), context.group_id, values["file.size.bytes"]
-            self.use(
-                LakeSettings.of(values),
-                lambda name: DeltaLakeTable(path, name, given, group_id, partition_by, file_bytes=file_bytes),
-                partial(check_log, path, given) if is_remote(path) else None,
-            )
+DeltaSink.Task.connector = DeltaSink
 
 
 def check_log(path: str, storage: Mapping[str, str]) -> None:
@@ -163,7 +156,7 @@ class DeltaLakeTable:
         path: str,
         name: str,
         storage: Mapping[str, str],
-        group_id: str,
+        group_id: str | None,
         partition_by: Sequence[str] = (),
         *,
         file_bytes: int,
@@ -172,7 +165,7 @@ class DeltaLakeTable:
         self._url = f"{url_of(path).rstrip('/')}/{name}"
         self._storage = dict(storage)
         self._group_id = group_id
-        self._partition_by = list(partition_by)
+        self._partition_by = [] if group_id is None else list(partition_by)
         self._file_bytes = file_bytes
         self._table: DeltaTable | None = None
 

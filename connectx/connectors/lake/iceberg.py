@@ -23,7 +23,6 @@ from connectx.connectors.lake.settings import (
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     UPSERT_CONFIG,
-    LakeSettings,
     tables_config,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
@@ -35,7 +34,6 @@ from connectx.errors.lakes import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkTaskContext
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -84,25 +82,17 @@ class IcebergSink(ChangingSink):
         return {**super().validate(config), **catalog_problems(config)}
 
     @classmethod
-    def table(cls, config: Mapping[str, str | None], name: str) -> IcebergTable:
-        """A table to read, or to merge its files: one snapshot with the same rows; properties of the table stay."""
-        values = cls.config.parse(config)
-        given, file_bytes = options(config, CATALOG), values["file.size.bytes"]
-        return IcebergTable(values["iceberg.catalog"], given, name, "", file_bytes=file_bytes)
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], IcebergTable]:
+        """Tables whose files are merged in one snapshot with the same rows; properties of the table stay."""
+        values, given = cls.config.parse(config), options(config, CATALOG)
+        catalog, partition_by, file_bytes = values["iceberg.catalog"], values["partition.by"], values["file.size.bytes"]
+        return lambda name: IcebergTable(catalog, given, name, group_id, partition_by, file_bytes=file_bytes)
 
     class Task(LakeTask):
         """One transaction per table."""
 
-        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
-            """Take the configuration; the catalog is asked when partitions come."""
-            super().start(config, context)
-            values = IcebergSink.config.parse(config)
-            catalog, partition_by = values["iceberg.catalog"], values["partition.by"]
-            given, group_id, file_bytes = options(config, CATALOG), context.group_id, values["file.size.bytes"]
-            self.use(
-                LakeSettings.of(values),
-                lambda name: IcebergTable(catalog, given, name, group_id, partition_by, file_bytes=file_bytes),
-            )
+
+IcebergSink.Task.connector = IcebergSink
 
 
 class IcebergTable:
@@ -113,7 +103,7 @@ class IcebergTable:
         catalog: str,
         given: Mapping[str, str],
         name: str,
-        group_id: str,
+        group_id: str | None,
         partition_by: Sequence[str] = (),
         *,
         file_bytes: int,
@@ -123,7 +113,7 @@ class IcebergTable:
         self._given = dict(given)
         self._identifier = tuple(name.split(".")) if "." in name else (_NAMESPACE, name)
         self._group_id = group_id
-        self._partition_by = list(partition_by)
+        self._partition_by = [] if group_id is None else list(partition_by)
         self._file_bytes = file_bytes
         self._catalog: Catalog | None = None
         self._table: Table | None = None

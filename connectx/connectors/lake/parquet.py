@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from connectx.connectors.lake.parquet_partitions import PartitionedParquetTable
 from connectx.connectors.lake.parquet_table import ParquetTable
@@ -12,7 +11,6 @@ from connectx.connectors.lake.settings import (
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     PATH_CONFIG,
-    LakeSettings,
     tables_config,
 )
 from connectx.connectors.lake.task import LakeSink, LakeTask
@@ -27,11 +25,7 @@ from connectx.connectors.shared.storage import (
 )
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
-from connectx.plugins.api import SinkTaskContext
 from connectx.version import VERSION
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 class ParquetSink(LakeSink):
@@ -66,38 +60,23 @@ class ParquetSink(LakeSink):
         }
 
     @classmethod
-    def table(cls, config: Mapping[str, str | None], name: str) -> ParquetTable:
-        """The files of a table, to read them."""
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], ParquetTable]:
+        """Tables whose files divide rows as `partition.by` names columns."""
         values = cls.config.parse(config)
-        store = store_of(values["path"], options(config, STORAGE))
-        return _table(store, name, None, values["parquet.codec"], values["partition.by"])
+        store, codec = store_of(values["path"], options(config, STORAGE)), values["parquet.codec"]
+        if partition_by := values["partition.by"]:
+            return lambda name: PartitionedParquetTable(store, name, group_id, codec, partition_by)
+        return lambda name: ParquetTable(store, name, group_id, codec)
+
+    @classmethod
+    def storage_check(cls, config: Mapping[str, str | None]) -> Callable[[], None] | None:
+        """Files must be created exclusively."""
+        path: str = cls.config.parse(config)["path"]
+        check_directory(url_of(path), "path")
+        return partial(check_exclusive, store_of(path, options(config, STORAGE)), path) if is_remote(path) else None
 
     class Task(LakeTask):
         """One file per topic partition and commit."""
 
-        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
-            """Check the directory.
 
-            Raises:
-                LakeStorageError: it does not exist, or cannot be written.
-                LakeError: no such kind of storage, or a wrong setting of it.
-            """
-            super().start(config, context)
-            values = ParquetSink.config.parse(config)
-            path, codec = values["path"], values["parquet.codec"]
-            check_directory(url_of(path), "path")
-            store = store_of(path, options(config, STORAGE))
-            group_id, partition_by = context.group_id, values["partition.by"]
-            self.use(
-                LakeSettings.of(values),
-                lambda name: _table(store, name, group_id, codec, partition_by),
-                partial(check_exclusive, store, path) if is_remote(path) else None,
-            )
-
-
-def _table(
-    store: ObjectStore, name: str, group_id: str | None, codec: str, partition_by: Sequence[str]
-) -> ParquetTable:
-    if partition_by:
-        return PartitionedParquetTable(store, name, group_id, codec, partition_by)
-    return ParquetTable(store, name, group_id, codec)
+ParquetSink.Task.connector = ParquetSink

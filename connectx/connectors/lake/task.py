@@ -42,6 +42,7 @@ from connectx.plugins.api import (
     SinkBatch,
     SinkConnector,
     SinkTask,
+    SinkTaskContext,
     Stored,
 )
 
@@ -198,16 +199,26 @@ class LakeSink(SinkConnector):
     """What messages put before the name of a table."""
 
     @classmethod
-    def table(cls, config: Mapping[str, str | None], name: str) -> ReadableTable:
-        """A table as readers of it see it, not read yet."""
-        raise TypeError(f"{cls.__name__} must define table")
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], ReadableTable]:
+        """What makes a table of a name, not read yet. `group_id` is that of a task; None: for readers."""
+        raise TypeError(f"{cls.__name__} must define tables")
+
+    @classmethod
+    def storage_check(cls, config: Mapping[str, str | None]) -> Callable[[], None] | None:
+        """What raises unless the storage can fence tasks, if that has to be found out.
+
+        Raises:
+            LakeStorageError: a local directory does not exist, or cannot be written.
+            LakeError: no such kind of storage, or a wrong setting of it.
+        """
+        return None
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The rows of the topic's table."""
         settings = LakeSettings.of(cls.config.parse(config))
         name, upserts = settings.table_of(topic), settings.upserts
-        table = cls.table(config, name)
+        table = cls.tables(config)(name)
         table.refresh()
         place, schema = f"{cls.place} {name}", table.schema
         if upserts is None:
@@ -236,9 +247,9 @@ class ChangingSink(LakeSink):
     """Base of the connectors whose tables can have rows replaced and files merged."""
 
     @classmethod
-    def table(cls, config: Mapping[str, str | None], name: str) -> MergingTable:
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], MergingTable]:
         """As of LakeSink, for merging as well."""
-        raise TypeError(f"{cls.__name__} must define table")
+        raise TypeError(f"{cls.__name__} must define tables")
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
@@ -249,29 +260,27 @@ class ChangingSink(LakeSink):
     def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction:
         """Merge small files, in a commit that leaves the offsets alone."""
         name = LakeSettings.of(cls.config.parse(config)).table_of(topic)
-        return Compaction(f"{cls.place} {name}", *cls.table(config, name).compact())
+        return Compaction(f"{cls.place} {name}", *cls.tables(config)(name).compact())
 
 
 class LakeTask(SinkTask):
-    """Base of the tasks; `start` of a subclass calls `use`."""
+    """Base of the tasks, each of a `connector`."""
 
     exactly_once = True
     buffers = True
     reads_fields = True
+    connector: ClassVar[type[LakeSink]]
 
-    def use(
-        self, settings: LakeSettings, connect: Callable[[str], LakeTable], check: Callable[[], None] | None = None
-    ) -> None:
-        """Take the settings.
+    def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+        """Take the settings. The storage is checked when partitions come, until it can be used; tables are read then.
 
-        Args:
-            settings: what the sinks have in common.
-            connect: makes a table of a name; its state is read by `refresh`.
-            check: raises unless the storage can fence tasks. Called when partitions come, until it returns.
+        Raises:
+            LakeStorageError, LakeError: as `LakeSink.storage_check`.
         """
-        self._lake = settings
-        self._connect = connect
-        self._check = check
+        super().start(config, context)
+        self._lake = LakeSettings.of(self.connector.config.parse(config))
+        self._check = self.connector.storage_check(config)
+        self._connect: Callable[[str], LakeTable] = self.connector.tables(config, context.group_id)
         self._tables: dict[str, LakeTable] = {}
         self._pending: dict[str, Pending] = {}
         self._next: Offsets = {}

@@ -277,8 +277,6 @@ class MirrorSource(SourceConnector):
                 partition=self._place(at),
             )
 
-    task_class = Task
-
 
 def _named(text: str) -> TopicPartition:
     topic, _, partition = text.rpartition("-")

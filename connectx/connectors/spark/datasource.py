@@ -174,8 +174,6 @@ class DataSourceSource(SourceConnector):
             count = len(partitions)
             return spark.range(0, count, 1, max(1, count)).mapInArrow(read, schema)
 
-    task_class = Task
-
 
 def load_data_source(path: str) -> type[DataSource]:
     """The class of a dotted path. ConfigError when it is not there or is no DataSource."""

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from connectx.connectors.shared.gathering import GATHERING_CONFIG, GatheringTask, Ranges
 from connectx.connectors.spark.datasource import load_data_source
+from connectx.connectors.spark.gathering import GATHERING_CONFIG, GatheringSink, GatheringTask, Ranges
 from connectx.data.frames import spark_schema
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
 from connectx.errors.spark import DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext
-from connectx.version import VERSION
+from connectx.plugins.api import SinkBatch, SinkTaskContext
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceWriter
@@ -29,11 +28,9 @@ if TYPE_CHECKING:
 _OPTIONS: Final = "datasource.options."
 
 
-class DataSourceSink(SinkConnector):
+class DataSourceSink(GatheringSink):
     """Writes with any PySpark DataSource that has a writer; settings `datasource.options.<name>` are its options."""
 
-    version = VERSION
-    requires = (("spark", "pyspark"),)
     config = ConfigDef(
         ConfigDef().define(
             "datasource.class",
@@ -56,20 +53,9 @@ class DataSourceSink(SinkConnector):
         return {}
 
     @classmethod
-    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """None: writers work on executors."""
-        return None
-
-    @classmethod
     def bulk_classes(cls, config: Mapping[str, str | None]) -> Sequence[type]:
         """The DataSource."""
         return (load_writable(config.get("datasource.class") or ""),)
-
-    @classmethod
-    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
-        """As configured."""
-        interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
-        return interval_ms
 
     class Task(GatheringTask):
         """All topics go to one target."""

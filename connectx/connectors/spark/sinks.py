@@ -14,15 +14,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from connectx.connectors.shared.gathering import GATHERING_CONFIG, GatheringTask, Ranges
+from connectx.connectors.spark.gathering import GATHERING_CONFIG, GatheringSink, GatheringTask, Ranges
 from connectx.data.frames import spark_schema
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
 from connectx.errors.spark import DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext, Stored
-from connectx.version import VERSION
+from connectx.plugins.api import SinkBatch, SinkTaskContext, Stored
 
 _OPTIONS: Final = "format.options."
 _READABLE: Final = ("parquet", "orc")
@@ -82,25 +81,7 @@ class _SparkTask(GatheringTask):
             raise DataSourceWriteError(self.name, error) from error
 
 
-class _SparkConnector(SinkConnector):
-    """What sinks have in common that write a DataFrame."""
-
-    version = VERSION
-    requires = (("spark", "pyspark"),)
-
-    @classmethod
-    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """None: executors read and convert, too."""
-        return None
-
-    @classmethod
-    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
-        """As configured."""
-        interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
-        return interval_ms
-
-
-class SparkSink(_SparkConnector):
+class SparkSink(GatheringSink):
     """Appends to any format that Spark can write; settings `format.options.<name>` are its options."""
 
     config = ConfigDef(
@@ -138,7 +119,7 @@ class SparkSink(_SparkConnector):
             frame.write.format(self._format).options(**self._options).mode("append").save()
 
 
-class FunctionSink(_SparkConnector):
+class FunctionSink(GatheringSink):
     """Calls a Python function with a DataFrame, as foreachBatch of Structured Streaming does."""
 
     config = ConfigDef(

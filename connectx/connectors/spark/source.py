@@ -228,8 +228,6 @@ class SparkSource(SourceConnector):
                 return Slice(pa.table({"value": pa.nulls(0, pa.struct([]))}), after, commits_offset=True)
             return Slice(valued_table(rows, self._values["key.fields"]), after, topic=self._values["topic"])
 
-    task_class = Task
-
 
 def _reader_of(values: Mapping[str, Any], config: Mapping[str, str]) -> Reader:
     """What reads in the configured offset mode."""

@@ -1,4 +1,4 @@
-"""Base of sink tasks that gather rows and write them at each flush, at least once.
+"""Base of the sinks that gather rows and write them at each flush, at least once.
 
 It decides which columns the rows have and when they are written, not how.
 """
@@ -17,7 +17,8 @@ from connectx.errors.plugins import RecordRejectedError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import at_least
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkTask
+from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTask
+from connectx.version import VERSION
 
 GATHERING_CONFIG: Final = (
     ConfigDef()
@@ -41,6 +42,24 @@ GATHERING_CONFIG: Final = (
 _NO_VALUE: Final = "the record has no value (a tombstone), and this sink deletes nothing"
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
+
+
+class GatheringSink(SinkConnector):
+    """Executors convert rows, too, and rows are written every flush.interval.ms."""
+
+    version = VERSION
+    requires = (("spark", "pyspark"),)
+
+    @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """None."""
+        return None
+
+    @classmethod
+    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
+        """As configured."""
+        interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
+        return interval_ms
 
 
 class GatheringTask(SinkTask):
