@@ -201,7 +201,7 @@ def _pytest(command: Sequence[str], root: Path, log: Path | None, stalls_s: floa
         errors = subprocess.STDOUT if output else None
         with subprocess.Popen(
             [*command, *guard], cwd=root, env=environment, stdout=output, stderr=errors, start_new_session=True
-        ) as process:  # of its own session, so that Ctrl-C comes from here, once
+        ) as process:  # a separate session, so that Ctrl-C comes from here, once
             is_stalled = _watch(process, progress, stalls_s)
         running = tuple(progress.read_text().split("\n")[:-1])
     if log:

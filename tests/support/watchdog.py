@@ -1,7 +1,7 @@
 """Ends every process that a test run has started, as soon as the run's own process ends, also by SIGKILL.
 
 `watch()` marks the environment of this process, which all programs inherit that it starts from then on, and starts the
-watchdog: a process in a session of its own, so that no signal for the run reaches it. When its parent is gone, it kills
+watchdog: a process in a separate session, so that no signal for the run reaches it. When its parent is gone, it kills
 what has the mark and what that has started, until nothing is left. Parents and process groups would not do: a program
 that made its own session, or whose parent has ended, belongs to neither.
 """
