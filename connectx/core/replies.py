@@ -6,9 +6,19 @@ They are what JSON shows: dictionaries with known keys and types, None where the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from connectx.model.states import ConnectorType, State
 
 Config = Mapping[str, str | None]
+
+StateName = Annotated[str, Meta(extra_json_schema={"enum": [state for state in State if state is not State.DESTROYED]})]
+"""A state that REST shows."""
+
+TypeName = Annotated[str, Meta(extra_json_schema={"enum": [*ConnectorType]})]
+"""Direction of a connector."""
 
 
 class TaskRef(TypedDict):
@@ -19,18 +29,18 @@ class TaskRef(TypedDict):
 
 
 class ConnectorInfo(TypedDict):
-    """Configuration, tasks and type ("source", "sink", "unknown") of a connector (Kafka Connect: ConnectorInfo)."""
+    """Configuration, tasks and type of a connector (Kafka Connect: ConnectorInfo)."""
 
     name: str
     config: Config | None
     tasks: list[TaskRef]
-    type: str
+    type: TypeName
 
 
 class ConnectorState(TypedDict):
     """State of a connector; `trace` is left out when empty (Kafka Connect: ConnectorStateInfo.AbstractState)."""
 
-    state: str
+    state: StateName
     worker_id: str
     version: str | None
     trace: NotRequired[str]
@@ -48,7 +58,7 @@ class ConnectorStatus(TypedDict):
     name: str
     connector: ConnectorState
     tasks: list[TaskState]
-    type: str
+    type: TypeName
 
 
 class TaskInfo(TypedDict):
@@ -78,7 +88,7 @@ class UsedTopics(TypedDict):
 class OffsetsPermit(TypedDict):
     """Permission to read or write offsets: what the driver needs to know of the connector (KIP-875)."""
 
-    type: str
+    type: TypeName
     config: Config
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from connectx.errors.plugins import ConfigError
 from connectx.views import Form, Listed, Shown
@@ -28,6 +28,48 @@ class ConfigType(StrEnum):
     LIST = "LIST"
     CLASS = "CLASS"
     PASSWORD = "PASSWORD"
+
+
+class ConfigKeyInfo(TypedDict):
+    """Definition of a key in REST (Kafka Connect: ConfigKeyInfo)."""
+
+    name: str
+    type: str
+    required: bool
+    default_value: str | None
+    importance: str
+    documentation: str | None
+    group: str | None
+    order_in_group: int
+    width: str
+    display_name: str
+    dependents: list[str]
+
+
+class ConfigValueInfo(TypedDict):
+    """Value of a key in REST, and what is wrong with it (Kafka Connect: ConfigValueInfo)."""
+
+    name: str
+    value: str | None
+    recommended_values: list[str | None]
+    errors: list[str]
+    visible: bool
+
+
+class ConfigInfo(TypedDict):
+    """A key with its value; without a definition it is an undefined key."""
+
+    definition: ConfigKeyInfo | None
+    value: ConfigValueInfo
+
+
+class ConfigInfos(TypedDict):
+    """Outcome of a validation. `name` is the connector class as it was given."""
+
+    name: str | None
+    error_count: int
+    groups: list[str]
+    configs: list[ConfigInfo]
 
 
 class Secret:
@@ -129,8 +171,8 @@ class ConfigKey(Shown):
     def _shown(self) -> Form:
         return Form(f"ConfigKey {self.name}", self.row())
 
-    def to_json(self, prefix: str = "") -> dict[str, Any]:
-        """The definition in the shape of REST (Kafka Connect: ConfigKeyInfo), with `prefix` before the name."""
+    def to_json(self, prefix: str = "") -> ConfigKeyInfo:
+        """The definition in the shape of REST, with `prefix` before the name."""
         return {
             "name": prefix + self.name,
             "type": str(self.type),
@@ -156,8 +198,8 @@ class ConfigValue(Shown):
     errors: list[str] = field(default_factory=list)
     visible: bool = True
 
-    def to_json(self, prefix: str = "") -> dict[str, Any]:
-        """The value in the shape of REST (Kafka Connect: ConfigValueInfo); secrets are hidden."""
+    def to_json(self, prefix: str = "") -> ConfigValueInfo:
+        """The value in the shape of REST; secrets are hidden."""
         return {
             "name": prefix + self.name,
             "value": to_text(self.value),

@@ -10,12 +10,20 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from connectx.errors.base import MissingExtraError
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
-from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
+from connectx.model.configdef import (
+    ConfigDef,
+    ConfigInfo,
+    ConfigInfos,
+    ConfigKey,
+    ConfigKeyInfo,
+    ConfigValue,
+    ConfigValueInfo,
+    invalid_value,
+)
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.api import Connector, SourceConnector
@@ -51,51 +59,6 @@ _NO_ANSWER: Final = (
     "The connector will be treated as if it cannot define its own transaction boundaries, and cannot be configured "
     "with 'transaction.boundary' set to 'connector'."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigInfo:
-    """One key: its definition (None for an undefined key) and its parsed value with errors, in REST's form."""
-
-    definition: Mapping[str, Any] | None
-    value: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigInfos:
-    """Outcome of a validation. `name` is the connector class as it was given."""
-
-    name: str
-    groups: tuple[str, ...]
-    configs: tuple[ConfigInfo, ...]
-
-    @property
-    def error_count(self) -> int:
-        """Number of messages."""
-        return sum(len(info.value["errors"]) for info in self.configs)
-
-    @property
-    def errors(self) -> list[str]:
-        """All messages, in the order of keys."""
-        return [message for info in self.configs for message in info.value["errors"]]
-
-    def error_message(self) -> str:
-        """Kafka Connect's answer to a request with a bad configuration."""
-        listed = "\n".join(self.errors)
-        return (
-            f"Connector configuration is invalid and contains the following {self.error_count} error(s):\n{listed}\n"
-            "You can also find the above list of errors at the endpoint "
-            "`/connector-plugins/{connectorType}/config/validate`"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The shape of `PUT /connector-plugins/{p}/config/validate`."""
-        return {
-            "name": self.name,
-            "error_count": self.error_count,
-            "groups": list(self.groups),
-            "configs": [{"definition": info.definition, "value": info.value} for info in self.configs],
-        }
 
 
 def validate_connector(
@@ -159,10 +122,16 @@ class _Validation:
         for kind in (TRANSFORMS, PREDICATES):
             self._check_transforms(kind)
         self._check_overrides(is_source)
-        infos = [
-            ConfigInfo(self._definition(name), _shown(value, name in self.keys)) for name, value in self.values.items()
+        infos: list[ConfigInfo] = [
+            {"definition": self._definition(name), "value": _shown(value, name in self.keys)}
+            for name, value in self.values.items()
         ]
-        return ConfigInfos(given, tuple(dict.fromkeys(self.groups)), tuple(infos))
+        return {
+            "name": given,
+            "error_count": sum(len(info["value"]["errors"]) for info in infos),
+            "groups": list(dict.fromkeys(self.groups)),
+            "configs": infos,
+        }
 
     def _take(self, definition: ConfigDef, prefix: str = "", config: Mapping[str, str | None] | None = None) -> None:
         given = self.config if config is None else config
@@ -175,7 +144,7 @@ class _Validation:
             self.keys[name], self.values[name] = (key, prefix), value
         self.groups += definition.groups
 
-    def _definition(self, name: str) -> Mapping[str, Any] | None:
+    def _definition(self, name: str) -> ConfigKeyInfo | None:
         if name not in self.keys:
             return None
         key, prefix = self.keys[name]
@@ -332,7 +301,7 @@ class _Validation:
         )
 
 
-def _shown(value: ConfigValue, is_defined: bool) -> Mapping[str, Any]:
+def _shown(value: ConfigValue, is_defined: bool) -> ConfigValueInfo:
     shown = value.to_json()
     return shown if is_defined else {**shown, "value": masked({value.name: shown["value"]})[value.name]}
 

@@ -1,76 +1,136 @@
-"""REST resources about the worker itself: root, health, loggers, metrics, its OpenAPI document.
+"""REST operations on the worker itself: root, health, plugins, loggers, metrics, its OpenAPI document.
 
-Mirrors Kafka Connect's RootResource and LoggingResource.
+Mirrors Kafka Connect's RootResource, ConnectorPluginsResource and LoggingResource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from typing import Any, Final
 
 from connectx.core import verbs
+from connectx.core.replies import Connectors
+from connectx.errors.rest import RestError
+from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.rest import bodies
+from connectx.rest.bodies import bad_request
+from connectx.rest.call import Call
 from connectx.rest.exchange import PROMETHEUS
-from connectx.rest.request_handler import RequestHandler, in_path
+from connectx.rest.operation import Answer, Query, operation
 
-_HEALTHY = "Worker has completed startup and is ready to handle requests."
-_STARTING = "Worker is still starting up."
-_UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
+_LOGGER: Final = "/admin/loggers/{logger}"
+_PLUGIN: Final = "/connector-plugins/{plugin}"
+
+_HEALTHY: Final = "Worker has completed startup and is ready to handle requests."
+_STARTING: Final = "Worker is still starting up."
+_UNHEALTHY: Final = "Worker was unable to handle this request and may be unable to handle other requests."
 
 
-class AdminResources:
-    """Handlers by the names of `connectx.rest.operations`.
+@operation("GET", "/")
+async def root(call: Call) -> Answer[bodies.Root]:
+    """Read version, commit and Kafka cluster."""
+    return Answer(await call.blocking(call.services.root))
 
-    Args:
-        handler: asks the core and the services.
-        document: the OpenAPI document.
-    """
 
-    def __init__(self, handler: RequestHandler, document: Mapping[str, Any]) -> None:
-        self._handler = handler
-        self._services = handler.services
-        self._document = document
+@operation("GET", "/health", 200, 500, 503)
+async def health(call: Call) -> Answer[bodies.Health]:
+    """Check whether the worker is ready (KIP-1017)."""
+    answers = await call.answers_in(call.limits.health_timeout_ms)
+    if not call.services.ready():
+        return Answer({"status": "starting", "message": _STARTING}, 503)
+    if not answers:
+        return Answer({"status": "unhealthy", "message": _UNHEALTHY}, 500)
+    return Answer({"status": "healthy", "message": _HEALTHY})
 
-    async def root(self, request: Request) -> Response:
-        """Version, commit and the id of the Kafka cluster."""
-        return JSONResponse(await self._handler.blocking(self._services.root))
 
-    async def health(self, request: Request) -> Response:
-        """Whether the worker has started and answers (KIP-1017)."""
-        answers = await self._handler.answers_in(self._handler.limits.health_timeout_ms)
-        if not self._services.ready():
-            return JSONResponse({"status": "starting", "message": _STARTING}, 503)
-        if not answers:
-            return JSONResponse({"status": "unhealthy", "message": _UNHEALTHY}, 500)
-        return JSONResponse({"status": "healthy", "message": _HEALTHY})
+@operation(
+    "GET",
+    "/connector-plugins",
+    query=(Query("connectorsOnly", "false: converters and the like, too.", default=True),),
+)
+async def plugins(call: Call) -> Answer[list[bodies.Plugin]]:
+    """List connectors that this worker has, or every plugin."""
+    return Answer(await call.blocking(call.services.plugins, call.flag("connectorsOnly", "true")))
 
-    async def metrics(self, request: Request) -> Response:
-        """Metrics in Prometheus's text format."""
-        listed = await self._handler.body_of(verbs.ListConnectors(("info", "status")))
-        connectors = listed if isinstance(listed, dict) else {}  # a worker that starts or ends refuses to answer
-        text = await self._handler.blocking(self._services.metrics, connectors)
-        return Response(text, headers={"content-type": PROMETHEUS})
 
-    async def openapi(self, request: Request) -> Response:
-        """The OpenAPI document."""
-        return JSONResponse(dict(self._document))
+@operation("GET", _PLUGIN + "/config", errors=(400,))
+async def plugin_config(call: Call) -> Answer[list[ConfigKeyInfo]]:
+    """List configuration keys of a plugin."""
+    return Answer(await call.blocking(call.services.plugin_config, call.path("plugin")))
 
-    async def loggers(self, request: Request) -> Response:
-        """Levels of all loggers."""
-        return JSONResponse(await self._handler.blocking(self._services.loggers))
 
-    async def logger(self, request: Request) -> Response:
-        """Level of one logger."""
-        return JSONResponse(await self._handler.blocking(self._services.logger, in_path(request, "logger")))
+@operation("PUT", _PLUGIN + "/config/validate")
+async def validate(call: Call, body: bodies.Settings) -> Answer[ConfigInfos]:
+    """Validate a configuration; 200 also when it has errors."""
+    plugin, config = call.path("plugin"), bodies.as_config(body)
+    configured = config.get("connector.class")
+    if configured is not None and not _short(configured).endswith(_short(plugin)):
+        raise bad_request(f"Included connector type {configured} does not match request type {plugin}")
+    return Answer(await call.blocking(call.services.validate, config))
 
-    async def set_logger(self, request: Request) -> Response:
-        """Set the level of a logger here, or (scope=cluster) by a record that every worker reads."""
-        body = await self._handler.body(request)
-        level, namespace = bodies.parse_level(body), in_path(request, "logger")
-        if request.query_params.get("scope", "worker").lower() == "cluster":
-            verb = verbs.LoggerLevel(namespace, self._services.logger_level(level))
-            return await self._handler.answer(request, body, verb)
-        return JSONResponse(await self._handler.blocking(self._services.set_logger, namespace, level))
+
+@operation("GET", "/admin/loggers", admin=True)
+async def loggers(call: Call) -> Answer[dict[str, bodies.Logger]]:
+    """List levels of loggers (KIP-495)."""
+    return Answer(await call.blocking(call.services.loggers))
+
+
+@operation("GET", _LOGGER, admin=True)
+async def logger(call: Call) -> Answer[bodies.Logger]:
+    """Read the level of a logger."""
+    return Answer(await call.blocking(call.services.logger, call.path("logger")))
+
+
+@operation(
+    "PUT",
+    _LOGGER,
+    200,
+    204,
+    admin=True,
+    query=(Query("scope", "worker, or cluster; others count as worker.", str, "worker"),),
+)
+async def set_logger(call: Call, body: bodies.NewLevel) -> Answer[list[str] | None]:
+    """Set the level of a logger and of those below it, here or on every worker (KIP-976)."""
+    if body.level is None:
+        raise bad_request("Desired 'level' parameter was not specified in request.")
+    namespace = call.path("logger")
+    if call.request.query_params.get("scope", "worker").lower() == "cluster":
+        done = await call.answer(verbs.LoggerLevel(namespace, call.services.logger_level(body.level)))
+        return Answer(None, done.status)
+    return Answer(list(await call.blocking(call.services.set_logger, namespace, body.level)))
+
+
+@operation("GET", "/metrics", media_type=PROMETHEUS)
+async def metrics(call: Call) -> Answer[bytes]:
+    """Read Kafka Connect's metrics in Prometheus's text format; not an endpoint of Kafka Connect."""
+    listed: Connectors = {}
+    try:
+        listed = await call.ask(verbs.ListConnectors(("info", "status")))
+    except RestError as refusal:
+        if refusal.status != 503:  # a worker that starts or ends
+            raise
+    return Answer(await call.blocking(call.services.metrics, listed if isinstance(listed, dict) else {}))
+
+
+@operation("GET", "/openapi.json")
+async def openapi_document(call: Call) -> Answer[dict[str, Any]]:
+    """Read this document; not an endpoint of Kafka Connect."""
+    return Answer(dict(call.document))
+
+
+OPERATIONS: Final = (
+    root,
+    health,
+    plugins,
+    plugin_config,
+    validate,
+    loggers,
+    logger,
+    set_logger,
+    metrics,
+    openapi_document,
+)
+"""What a worker serves about itself."""
+
+
+def _short(plugin: str) -> str:
+    return plugin.removesuffix("Connector") or plugin

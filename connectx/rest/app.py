@@ -1,6 +1,7 @@
 """The ASGI application of a worker's REST server: routes from the operations, error responses from exceptions.
 
-Decides which handler serves a path and how an error is shown. What an operation does is in `resources` and `admin`.
+Decides which handler serves a path and how a result or an error is shown. What an operation does is in `resources` and
+`admin`.
 """
 
 from __future__ import annotations
@@ -8,33 +9,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from connectx.core import verbs
 from connectx.errors.base import ConnectxError
 from connectx.errors.clusters import WorkerStoppedError
 from connectx.errors.rest import RestError
-from connectx.rest.admin import AdminResources
-from connectx.rest.operations import Operation
-from connectx.rest.request_handler import error_response
-from connectx.rest.resources import Endpoint, Resources
+from connectx.model.group import ProtocolVersion
+from connectx.rest import bodies
+from connectx.rest.call import Backend, Call, ForwardedError, error_response
+from connectx.rest.guard import NO_LOGIN, UNKNOWN_SENDER
+from connectx.rest.operation import Answer, Operation
 
 logger = logging.getLogger(__name__)
 
+Endpoint = Callable[[Request], Awaitable[Response]]
 
-def create_app(operations: Iterable[Operation], connectors: Resources, admin: AdminResources) -> ASGIApp:
+
+def create_app(operations: Iterable[Operation[Any]], backend: Backend) -> ASGIApp:
     """The ASGI application that serves `operations`."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method] = _answering(_endpoint(operation, connectors, admin))
+        paths.setdefault(operation.path, {})[operation.method] = _endpoint(operation, backend)
+    return routed(paths, error_response)
+
+
+def routed(paths: Mapping[str, Mapping[str, Endpoint]], error: Callable[..., Response]) -> ASGIApp:
+    """An application of endpoints by path and method; `error` makes the response of a status and a message."""
+
+    async def http_error(request: Request, raised: Exception) -> Response:
+        assert isinstance(raised, HTTPException)
+        return error(raised.status_code, f"HTTP {raised.status_code} {raised.detail}", raised.headers)
+
     routes = [_route(path, endpoints) for path, endpoints in paths.items()]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: http_error})
     app.router.redirect_slashes = False
 
     async def encoded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,24 +75,12 @@ def _route(path: str, endpoints: Mapping[str, Endpoint]) -> Route:
     return Route(path, endpoint, methods=methods)
 
 
-def _endpoint(operation: Operation, connectors: Resources, admin: AdminResources) -> Endpoint:
-    if operation.handler == "task_verb":
-        assert operation.verb is not None
-        return connectors.task_verb(operation.verb)
-    if operation.handler is None:
-        assert operation.verb is not None
-        return connectors.verb(operation.verb)
-    owner = connectors if hasattr(connectors, operation.handler) else admin
-    endpoint: Endpoint = getattr(owner, operation.handler)
-    return endpoint
+def _endpoint(operation: Operation[Any], backend: Backend) -> Endpoint:
+    """The endpoint of an operation, with its failures turned into responses."""
 
-
-def _answering(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with its failures turned into answers."""
-
-    async def answering(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         try:
-            return await endpoint(request)
+            return await _respond(operation, Call(backend, request))
         except RestError as error:
             return error_response(error.status, str(error))
         except WorkerStoppedError as error:  # 503, not 500: other workers may ask again
@@ -89,9 +93,35 @@ def _answering(endpoint: Endpoint) -> Endpoint:
             logger.exception("%s %s failed", request.method, request.scope["path"])
             return error_response(500, f"{type(error).__name__}: {error}")
 
-    return answering
+    return endpoint
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return error_response(error.status_code, f"HTTP {error.status_code} {error.detail}", error.headers)
+async def _respond(operation: Operation[Any], call: Call) -> Response:
+    if operation.internal:
+        await _require_sender(call)
+    content = b"" if operation.takes is None else await call.read()
+    try:
+        answer = await _answer(operation, call, content)
+    except ForwardedError as elsewhere:
+        return await call.forward(elsewhere.worker_url)
+    if answer.body is None:
+        return Response(status_code=answer.status, headers=answer.headers)
+    if operation.media_type is not None:
+        return Response(answer.body, answer.status, {"content-type": operation.media_type})
+    return JSONResponse(answer.body, answer.status, answer.headers)
+
+
+async def _answer(operation: Operation[Any], call: Call, content: bytes) -> Answer[Any]:
+    if operation.handler is None:
+        return await call.answer(call.verb(operation))
+    if operation.takes is None:
+        return await operation.handler(call)
+    return await operation.handler(call, bodies.decode(content, operation.takes))
+
+
+async def _require_sender(call: Call) -> None:
+    """A signature stands for a login, but only where the group's protocol has it verified (KIP-507)."""
+    if call.request.scope[UNKNOWN_SENDER]:
+        worker = await call.ask(verbs.Worker())
+        if worker["protocol"] != ProtocolVersion.SESSIONED.wire_name:
+            raise RestError(NO_LOGIN, status=401)

@@ -1,26 +1,123 @@
-"""JSON bodies of requests: read within a limit, parsed strictly, refused with a 400 that names the problem.
+"""Bodies of the REST API beside those of the core's verbs, which are in `connectx.core.replies`.
 
-Mirrors what Kafka Connect's REST resources accept: scalars become strings in configurations, unknown fields of request
-objects are refused.
+Requests are validated by these types, and OpenAPI and the client's types follow from them. Mirrors what Kafka Connect's
+REST resources accept: scalars become strings in configurations, unknown fields of objects are refused.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from enum import StrEnum
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
 
-from starlette.requests import Request
+import msgspec
 
 from connectx.errors.rest import RestError
 from connectx.model.states import TargetState
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Largest body: far above any configuration, far below what would hurt a worker."""
-
-_INITIAL_STATES = {"RUNNING": TargetState.STARTED, "PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
+T = TypeVar("T")
 
 Config = dict[str, str | None]
+
+Setting = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": ["string", "number", "boolean", "null"]})]
+"""A value of a configuration, as it was written: numbers and booleans are taken as text."""
+
+Settings = dict[str, Setting]
+
+
+class InitialState(StrEnum):
+    """State of a connector that is created (KIP-980), in capitals or not."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+    @classmethod
+    def _missing_(cls, value: object) -> InitialState | None:
+        return cls.__members__.get(str(value).upper())
+
+    @property
+    def target(self) -> TargetState:
+        """The target state of the connector."""
+        return TargetState.STARTED if self is InitialState.RUNNING else TargetState(self.value)
+
+
+class NewConnector(msgspec.Struct, forbid_unknown_fields=True):
+    """A connector to create; without a state it runs."""
+
+    name: str | None = None
+    config: Settings | None = None
+    initial_state: InitialState | None = None
+
+
+class NewOffset(msgspec.Struct, forbid_unknown_fields=True):
+    """An offset to set, or null to reset its partition."""
+
+    partition: dict[str, Any]
+    offset: dict[str, Any] | None = None
+
+
+class NewOffsets(msgspec.Struct, forbid_unknown_fields=True):
+    """Offsets to set (KIP-875), at least one."""
+
+    offsets: list[NewOffset] | None = None
+
+
+class NewLevel(msgspec.Struct):
+    """Level to set, of log4j's."""
+
+    level: str | None = None
+
+
+class Error(TypedDict):
+    """Body of every failure."""
+
+    error_code: int
+    message: str
+
+
+class Root(TypedDict):
+    """Kafka Connect's version whose API this is, the program and its Kafka cluster."""
+
+    version: str
+    commit: str
+    kafka_cluster_id: str
+
+
+class Health(TypedDict):
+    """Whether the worker is ready (KIP-1017)."""
+
+    status: Literal["healthy", "starting", "unhealthy"]
+    message: str
+
+
+class OffsetEntry(TypedDict):
+    """A partition of a source or of Kafka, and its offset; None resets it."""
+
+    partition: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
+
+
+class Offsets(TypedDict):
+    """Committed offsets."""
+
+    offsets: list[OffsetEntry]
+
+
+class Message(TypedDict):
+    """Outcome of a change of offsets."""
+
+    message: str
+
+
+Plugin = TypedDict("Plugin", {"class": str, "type": str, "version": NotRequired[str]})
+
+
+class Logger(TypedDict):
+    """Level in force of a logger, and when this worker changed it: ms since 1970."""
+
+    level: str
+    last_modified: int | None
 
 
 def bad_request(message: str) -> RestError:
@@ -28,78 +125,29 @@ def bad_request(message: str) -> RestError:
     return RestError(message, status=400)
 
 
-async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body; RestError 413 above `max_bytes`, 415 when there is one that does not claim to be JSON."""
-    declared = request.headers.get("content-length", "")
-    body = bytearray()
-    if not (declared.isdecimal() and int(declared) > max_bytes):
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > max_bytes:
-                break
-        else:
-            _check_type(request, body)
-            return bytes(body)
-    raise RestError(
-        f"The request body is larger than {max_bytes} bytes", status=413, next_step="See rest.request.max.bytes."
-    )
+def decode(content: bytes, kind: type[T]) -> T:
+    """The body of a request.
+
+    Raises:
+        RestError: 400, it is not JSON, or none of this type.
+    """
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"The request body is not valid: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"The request body is not JSON: {error}") from error
 
 
-def _check_type(request: Request, body: bytes | bytearray) -> None:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and media_type != "application/json" and not media_type.endswith("+json"):
-        raise RestError(f"The request body must be application/json, not {media_type or 'without a type'}", status=415)
+def as_config(settings: Mapping[str, msgspec.Raw]) -> Config:
+    """A configuration with every value as text; numbers keep the text that they were written as."""
+    return {key: _text(key, bytes(setting)) for key, setting in settings.items()}
 
 
-def parse_config(body: bytes) -> Config:
-    """A configuration: an object of strings; numbers and booleans become the text they were written as."""
-    return _config(_json(body, exact=True), "The request body")
-
-
-def parse_task_configs(body: bytes) -> list[Config]:
-    """A list of configurations."""
-    configs = _json(body, exact=True)
-    if not isinstance(configs, list):
-        raise bad_request("The request body must be a list of task configurations")
-    return [_config(config, f"Task configuration {index}") for index, config in enumerate(configs)]
-
-
-def parse_create(body: bytes) -> tuple[str, Config, TargetState | None]:
-    """Name, configuration and initial state of a connector to create (KIP-980)."""
-    fields = _object(_json(body, exact=True), "The request body", {"name", "config", "initial_state"})
-    name, config, state = fields.get("name"), fields.get("config"), fields.get("initial_state")
-    if not isinstance(name, str | None):
-        raise bad_request("The field name must be a string")
-    if state is not None and (not isinstance(state, str) or state.upper() not in _INITIAL_STATES):
-        raise bad_request(f"The field initial_state must be one of {', '.join(_INITIAL_STATES)}, not {state!r}")
-    configured = _config({} if config is None else config, "The field config")
-    initial = None if state is None else _INITIAL_STATES[state.upper()]
-    return (name or "").strip(), configured, initial
-
-
-def parse_offsets(body: bytes) -> list[dict[str, Any]]:
-    """Offsets to alter (KIP-875): objects, and None as an offset to reset its partition."""
-    fields = _object(_json(body), "The request body", {"offsets"})
-    offsets = fields.get("offsets")
-    if not offsets or not isinstance(offsets, list):
-        raise bad_request("Partitions / offsets need to be provided for an alter offsets request")
-    entries = []
-    for entry in offsets:
-        checked = _object(entry, "An entry of offsets", {"partition", "offset"})
-        partition, offset = checked.get("partition"), checked.get("offset")
-        if not isinstance(partition, dict) or not isinstance(offset, dict | None):
-            raise bad_request("Each entry of offsets needs an object partition, and an object or null as offset")
-        entries.append({"partition": partition, "offset": offset})
-    return entries
-
-
-def parse_level(body: bytes) -> str:
-    """The level that a logger shall have."""
-    fields = _json(body)
-    level = fields.get("level") if isinstance(fields, dict) else None
-    if not isinstance(level, str):
-        raise bad_request("Desired 'level' parameter was not specified in request.")
-    return level
+def _text(key: str, setting: bytes) -> str | None:
+    if setting[:1] in (b"{", b"["):
+        raise bad_request(f"The value of {key} must be a string, not an object or a list")
+    return decode(setting, str | None) if setting[:1] in (b'"', b"n") else setting.decode()  # type: ignore[arg-type]
 
 
 def with_name(config: Mapping[str, str | None], name: str) -> Config:
@@ -110,40 +158,3 @@ def with_name(config: Mapping[str, str | None], name: str) -> Config:
             f"Connector name configuration ({configured}) doesn't match connector name in the URL ({name})"
         )
     return {**config, "name": name}
-
-
-def _json(body: bytes, *, exact: bool = False) -> Any:
-    """Parsed JSON; `exact` keeps numbers as the text they were written as."""
-    try:
-        numbers: dict[str, Any] = {"parse_int": str, "parse_float": str} if exact else {}
-        value = json.loads(body, parse_constant=_refuse, **numbers)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is read, and no topic can hold it
-        return value
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"The request body is not JSON: {error}") from error
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _object(value: Any, what: str, known: set[str]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise bad_request(f"{what} must be a JSON object")
-    if unknown := sorted(value.keys() - known):
-        raise bad_request(f"{what} has fields that are not known: {', '.join(unknown)}")
-    return value
-
-
-def _config(value: Any, what: str) -> Config:
-    if not isinstance(value, dict):
-        raise bad_request(f"{what} must be a JSON object of configuration keys and values")
-    return {key: _text(key, setting) for key, setting in value.items()}
-
-
-def _text(key: str, value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or isinstance(value, str):
-        return value
-    raise bad_request(f"The value of {key} must be a string, not an object or a list")

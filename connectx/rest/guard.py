@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from connectx.protocol.signing import AUTHORIZATION_HEADER
+from connectx.rest.call import error_response
 from connectx.rest.credentials import Credentials
-from connectx.rest.request_handler import error_response
 
 UNKNOWN_SENDER: Final = "connectx.unknown_sender"
 """Key of the scope: True for a request between workers that has a signature and no login."""

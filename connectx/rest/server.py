@@ -16,6 +16,7 @@ import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -24,20 +25,19 @@ from starlette.types import ASGIApp
 
 from connectx.errors.rest import ListenerError, ListenerTakenError
 from connectx.model.worker_config import WorkerConfig
-from connectx.rest.admin import AdminResources
 from connectx.rest.app import create_app
+from connectx.rest.call import Backend, Limits
 from connectx.rest.credentials import Credentials
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.guard import Guard
 from connectx.rest.openapi import openapi
-from connectx.rest.operations import OPERATIONS, Operation
-from connectx.rest.request_handler import Limits, RequestHandler
-from connectx.rest.resources import Resources
+from connectx.rest.operation import Operation
+from connectx.rest.operations import OPERATIONS
 from connectx.rest.response_headers import ResponseHeaders
-from connectx.rest.services import API_VERSION, Ask, OffsetEntry, Services
+from connectx.rest.services import API_VERSION, Ask, Services
 from connectx.rest.tls import server_context
 
-__all__ = ["Ask", "Limits", "OffsetEntry", "QuietServer", "RestServer", "Services"]
+__all__ = ["Ask", "Limits", "QuietServer", "RestServer", "Services"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
@@ -110,10 +110,10 @@ class RestServer:
         for place, listening, context in zip(places, sockets, contexts, strict=True):
             if place.is_admin and not self._admin_url:
                 self._admin_url = _url(place.scheme, *listening.getsockname()[:2])
-            handler = RequestHandler(self._ask, self._services, self._threads, forwarder, self._limits)
             schemes = {} if credentials is None else credentials.schemes
             document = openapi(place.operations, version=API_VERSION, schemes=schemes)
-            app = create_app(place.operations, Resources(handler), AdminResources(handler, document))
+            backend = Backend(self._ask, self._services, self._threads, forwarder, self._limits, document)
+            app = create_app(place.operations, backend)
             guard = Guard(app, self._allowed_hosts(listening), _origins(config), credentials, self._limits.max_requests)
             answering = ResponseHeaders(_with_cors(guard, config), config.response_http_headers_config)
             self._servers.append(QuietServer(answering, context))
@@ -173,7 +173,7 @@ class _Place:
     """A listener and what it serves."""
 
     listener: str
-    operations: tuple[Operation, ...]
+    operations: tuple[Operation[Any], ...]
     is_admin: bool = False
 
     @property
@@ -188,7 +188,7 @@ class _Place:
         return server_context(config, "admin.listeners.https." if self.is_admin else "listeners.https.")
 
 
-def _operations(config: WorkerConfig, *, is_admin: bool) -> tuple[Operation, ...]:
+def _operations(config: WorkerConfig, *, is_admin: bool) -> tuple[Operation[Any], ...]:
     """Admin operations are on the main listeners, on their own, or (an empty `admin.listeners`) nowhere."""
     if is_admin:
         return tuple(operation for operation in OPERATIONS if operation.admin)

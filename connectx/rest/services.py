@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from connectx.core.messages import Reply
 from connectx.core.replies import Expanded
 from connectx.core.verbs import Verb
+from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.states import ConnectorType
+from connectx.rest.bodies import Logger, OffsetEntry, Plugin, Root
 
 API_VERSION: Final = "4.3.0"
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
 
 Ask = Callable[[Verb], "Future[Reply]"]
 """Puts a request (verb, connector, args) to the worker's core; never blocks. The future is never cancelled by REST."""
-
-OffsetEntry = Mapping[str, Any]
-"""{"partition": {...}, "offset": {...} or None} (KIP-875)."""
 
 
 class Services(Protocol):
@@ -34,24 +33,22 @@ class Services(Protocol):
     def stage(self) -> str:
         """What the worker does now, to follow "the worker is currently": for time-outs. Never blocks."""
 
-    def root(self) -> Mapping[str, Any]:
-        """{"version", "commit", "kafka_cluster_id"}."""
+    def root(self) -> Root:
+        """Version, commit and Kafka cluster."""
 
-    def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
-        """[{"class", "type", "version"?}]."""
+    def plugins(self, connectors_only: bool) -> list[Plugin]:
+        """Plugins that can be named, or of them the connectors."""
 
-    def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+    def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
         """Key definitions of a plugin, by class or alias; RestError 404 when there is none."""
 
-    def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
-        """Validate a connector configuration; REST's shape: {"name", "error_count", "groups", "configs"}.
+    def validate(self, config: Mapping[str, str | None]) -> ConfigInfos:
+        """Validate a connector configuration.
 
         RestError 400 when `connector.class` is missing.
         """
 
-    def read_offsets(
-        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
-    ) -> Sequence[OffsetEntry]:
+    def read_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> list[OffsetEntry]:
         """Committed offsets: source offsets of the offsets topic, or the offsets of the sink's group."""
 
     def alter_offsets(
@@ -72,11 +69,11 @@ class Services(Protocol):
     def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
         """Metrics in Prometheus's text format; `connectors`: what ListConnectors shows with `expand`."""
 
-    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
-        """Name to {"level", "last_modified"} of every logger."""
+    def loggers(self) -> dict[str, Logger]:
+        """Every logger by name."""
 
-    def logger(self, name: str) -> Mapping[str, Any]:
-        """{"level", "last_modified"} of one logger; RestError 404 when there is none."""
+    def logger(self, name: str) -> Logger:
+        """One logger; RestError 404 when there is none."""
 
     def logger_level(self, level: str) -> str:
         """A level in capitals; RestError 404 when it is none. Never blocks."""

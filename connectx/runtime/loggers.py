@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from connectx.core.messages import SetLoggerLevel
 from connectx.errors.rest import RestError
+from connectx.rest.bodies import Logger
 
 _log = logging.getLogger(__name__)
 
@@ -43,12 +44,12 @@ class WorkerLoggers:
     def __init__(self) -> None:
         self._modified_ms: dict[str, int] = {}
 
-    def levels(self) -> dict[str, dict[str, Any]]:
+    def levels(self) -> dict[str, Logger]:
         """Levels in force of all loggers: name to {"level", "last_modified"}."""
         found = {_ROOT: logging.getLogger(), **dict(_existing())}
         return {name: self._level_of(name, logger) for name, logger in sorted(found.items())}
 
-    def level(self, name: str) -> dict[str, Any]:
+    def level(self, name: str) -> Logger:
         """Level in force for a logger: {"level", "last_modified"} (ms since 1970, None: not changed by this worker).
 
         Raises:
@@ -82,7 +83,7 @@ class WorkerLoggers:
         except RestError as error:
             _log.warning("Logger %s stays as it is: %s", effect.namespace, error)
 
-    def _level_of(self, name: str, logger: logging.Logger) -> dict[str, Any]:
+    def _level_of(self, name: str, logger: logging.Logger) -> Logger:
         return {"level": _word(logger.getEffectiveLevel()), "last_modified": self._modified_ms.get(name)}
 
 

@@ -10,7 +10,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from connectx.core.replies import Expanded
 from connectx.errors.base import ConnectxError
@@ -22,23 +22,22 @@ from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
 from connectx.kafka.internal.offset_writer import write_source_offsets
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import OffsetsAltered
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import SourceConnector
+from connectx.plugins.api import PluginDescription, SourceConnector
 from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector
+from connectx.rest.bodies import Logger, OffsetEntry, Plugin, Root
 from connectx.rest.services import API_VERSION
 from connectx.runtime.loggers import WorkerLoggers, checked_level
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.tasks.connector_host import trace_of
-
-if TYPE_CHECKING:
-    from connectx.rest.services import OffsetEntry
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,7 +120,7 @@ class RestServices:
             self._view().get("state", "starting"), "handling other requests"
         )
 
-    def root(self) -> Mapping[str, Any]:
+    def root(self) -> Root:
         """Version, commit and id of the Kafka cluster, which is known from the start, so also while Kafka is away."""
         cluster_id = self._topics.kafka_cluster_id or self._admin.cluster_id()
         return {"version": API_VERSION, "commit": "connectx", "kafka_cluster_id": cluster_id}
@@ -130,11 +129,11 @@ class RestServices:
         """What was counted, in Prometheus's text format."""
         return self._metrics.exposition(connectors)
 
-    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
+    def loggers(self) -> dict[str, Logger]:
         """Levels of all loggers of the process."""
         return self._loggers.levels()
 
-    def logger(self, name: str) -> Mapping[str, Any]:
+    def logger(self, name: str) -> Logger:
         """Level of one logger."""
         return self._loggers.level(name)
 
@@ -146,15 +145,12 @@ class RestServices:
         """Set the level of a logger and of those below it, in this process."""
         return self._loggers.set_level(namespace, level)
 
-    def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
+    def plugins(self, connectors_only: bool) -> list[Plugin]:
         """Plugins that can be named."""
         described = self._plugins.describe(connectors_only=connectors_only)
-        return [
-            {"class": class_name(plugin), "type": plugin.type} | ({"version": plugin.version} if plugin.version else {})
-            for plugin in described
-        ]
+        return [_plugin(plugin) for plugin in described]
 
-    def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+    def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
         """Key definitions of a plugin."""
         try:
             definition = self._plugins.config_of(plugin)
@@ -164,26 +160,24 @@ class RestServices:
             raise RestError(error.message, status=400, next_step=error.next_step) from error
         return [key.to_json() for key in definition.keys.values()]
 
-    def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
+    def validate(self, config: Mapping[str, str | None]) -> ConfigInfos:
         """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
             found = validate_connector(
                 self._plugins, self._providers.resolve(config), self._config, self._providers.masked
-            ).to_json()
+            )
         except (ConfigError, ConfigProviderError, PluginNotFoundError) as error:
             raise RestError(self._providers.masked(str(error)), status=400) from error
         for info in found["configs"]:
             value = info["value"]
+            value["errors"] = [self._providers.masked(problem) for problem in value["errors"]]
             given = config.get(value["name"])
-            raw = given is not None and PLACEHOLDER.search(given) is not None
-            errors = [self._providers.masked(problem) for problem in value["errors"]]
-            info["value"] = {**value, "errors": errors, **({"value": given} if raw else {})}
+            if given is not None and PLACEHOLDER.search(given) is not None:
+                value["value"] = given
         return found
 
     @_masking
-    def read_offsets(
-        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
-    ) -> Sequence[OffsetEntry]:
+    def read_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> list[OffsetEntry]:
         """Committed offsets of a source's partitions, or of a sink's consumer group."""
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
@@ -281,6 +275,13 @@ class RestServices:
 
     def _sink_group(self, connector: str, config: Mapping[str, str | None]) -> str:
         return str(self._clients.sink_consumer(TaskId(connector, 0), config)["group.id"])
+
+
+def _plugin(plugin: PluginDescription) -> Plugin:
+    shown: Plugin = {"class": class_name(plugin), "type": plugin.type}
+    if plugin.version:
+        shown["version"] = plugin.version
+    return shown
 
 
 def _kafka_partition(entry: OffsetEntry) -> TopicPartition:

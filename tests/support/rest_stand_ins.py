@@ -10,10 +10,13 @@ from typing import Any
 
 from connectx.core import verbs
 from connectx.core.messages import Done, Reply
+from connectx.core.replies import Expanded
 from connectx.core.verbs import Verb
 from connectx.errors.rest import ConnectorNotFoundError
+from connectx.model.configdef import ConfigDef, ConfigInfos, ConfigKeyInfo, ConfigValue
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
+from connectx.rest.bodies import Logger, OffsetEntry, Plugin, Root
 from connectx.rest.server import RestServer
 
 Answer = Reply | Callable[[Verb], Reply] | None
@@ -59,16 +62,16 @@ class Beside:
     def stage(self) -> str:
         return "reading the config topic to its end"
 
-    def root(self) -> Mapping[str, Any]:
+    def root(self) -> Root:
         return {"version": "0.1.0", "commit": "unknown", "kafka_cluster_id": "abc"}
 
-    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
+    def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
         return b"# of " + ",".join(connectors).encode()
 
-    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
+    def loggers(self) -> dict[str, Logger]:
         return {"root": {"level": "WARN", "last_modified": None}}
 
-    def logger(self, name: str) -> Mapping[str, Any]:
+    def logger(self, name: str) -> Logger:
         return {"level": "WARN", "last_modified": None}
 
     def logger_level(self, level: str) -> str:
@@ -78,28 +81,26 @@ class Beside:
         self.calls.append(("logger", namespace, level))
         return [namespace]
 
-    def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
-        found = [{"class": "FileStreamSource", "type": "source"}]
+    def plugins(self, connectors_only: bool) -> list[Plugin]:
+        found: list[Plugin] = [{"class": "FileStreamSource", "type": "source"}]
         return found if connectors_only else [*found, {"class": "JsonConverter", "type": "converter"}]
 
-    def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+    def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
         if plugin != "FileStreamSource":
             raise ConnectorNotFoundError(f"Unknown plugin {plugin}", status=404)
-        return [{"name": "file", "type": "STRING"}]
+        return [key.to_json() for key in ConfigDef().define("file", str).keys.values()]
 
-    def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
+    def validate(self, config: Mapping[str, str | None]) -> ConfigInfos:
         self.calls.append(("validate", dict(config)))
-        entry = {"definition": None, "value": {"name": "topic", "errors": self.problems}}
+        value = ConfigValue("topic", errors=self.problems).to_json()
         return {
             "name": config.get("connector.class"),
             "error_count": len(self.problems),
             "groups": [],
-            "configs": [entry],
+            "configs": [{"definition": None, "value": value}],
         }
 
-    def read_offsets(
-        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
-    ) -> Sequence[Mapping[str, Any]]:
+    def read_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> list[OffsetEntry]:
         self.calls.append(("read", connector, kind, dict(config)))
         return [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
 
@@ -108,7 +109,7 @@ class Beside:
         connector: str,
         kind: ConnectorType,
         config: Mapping[str, str | None],
-        offsets: Sequence[Mapping[str, Any]],
+        offsets: Sequence[OffsetEntry],
     ) -> str:
         self.calls.append(("alter", connector, kind, list(offsets)))
         return "The offsets for this connector have been altered successfully"

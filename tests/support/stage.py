@@ -22,6 +22,7 @@ from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.tracks import Samples
 from connectx.history.log import EventLog
+from connectx.model.configdef import ConfigInfos
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins, class_name
@@ -115,8 +116,8 @@ class StagedCluster:
     def plugins(self) -> list[dict[str, Any]]:
         return [{"class": class_name(found), "type": found.type} for found in self._plugins.describe()]
 
-    def validate(self, config: dict[str, str]) -> dict[str, Any]:
-        return validate_connector(self._plugins, config, self._config).to_json()
+    def validate(self, config: dict[str, str]) -> ConfigInfos:
+        return validate_connector(self._plugins, config, self._config)
 
     def status(self, name: str) -> dict[str, Any]:
         tasks = [{"id": 0, "state": "RUNNING", "worker_id": "worker-2"}]

@@ -150,14 +150,14 @@ def test_the_first_use_of_a_missing_extra_is_a_sentence_with_the_command(use: Ca
 def test_a_connector_whose_extra_is_missing_is_refused_when_it_is_validated() -> None:
     worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
     config = {"name": "f", "connector.class": "FileSource", "file": "a.csv", "topic": "t"}
-    (found,) = [info for info in validate_connector(Plugins(), config, worker).configs if info.value["errors"]]
-    assert found.value["name"] == "connector.class"
-    assert found.value["errors"] == ["FileSource needs pyspark: run pip install 'connectx[spark]'."]
+    (found,) = [info for info in validate_connector(Plugins(), config, worker)["configs"] if info["value"]["errors"]]
+    assert found["value"]["name"] == "connector.class"
+    assert found["value"]["errors"] == ["FileSource needs pyspark: run pip install 'connectx[spark]'."]
     assert FileSource.requires == (("spark", "pyspark"),)
     config = {"name": "j", "connector.class": "JdbcSource", "connection.url": "duckdb:x", "mode": "bulk",
               "topic.prefix": "t"}  # fmt: skip
-    (found,) = [info for info in validate_connector(Plugins(), config, worker).configs if info.value["errors"]]
-    assert found.value["errors"] == ["JdbcSource for DuckDB needs duckdb: run pip install 'connectx[duckdb]'."]
+    (found,) = [info for info in validate_connector(Plugins(), config, worker)["configs"] if info["value"]["errors"]]
+    assert found["value"]["errors"] == ["JdbcSource for DuckDB needs duckdb: run pip install 'connectx[duckdb]'."]
 
 
 def test_a_missing_extra_is_an_import_error_too() -> None:

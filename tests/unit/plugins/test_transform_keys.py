@@ -7,10 +7,11 @@ import pytest
 
 import connectx as cx
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
+from connectx.model.configdef import ConfigInfos
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.plugins.transform_keys import TRANSFORMS
-from connectx.plugins.validation import ConfigInfos, validate_connector
+from connectx.plugins.validation import validate_connector
 from tests.support.profiles import dotted
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
@@ -33,7 +34,9 @@ def infos(plugins: Plugins | None = None, /, **config: str) -> ConfigInfos:
 
 
 def problems(**config: str) -> dict[str, list[str]]:
-    return {info.value["name"]: info.value["errors"] for info in infos(**config).configs if info.value["errors"]}
+    return {
+        info["value"]["name"]: info["value"]["errors"] for info in infos(**config)["configs"] if info["value"]["errors"]
+    }
 
 
 def test_keys_of_a_transformation_and_its_predicate_are_part_of_the_validation() -> None:
@@ -46,18 +49,18 @@ def test_keys_of_a_transformation_and_its_predicate_are_part_of_the_validation()
         predicates_p_type="TopicNameMatches",
         predicates_p_pattern="x.*",
     )
-    assert found.errors == []
-    shown = {info.value["name"]: info for info in found.configs}
+    assert found["error_count"] == 0
+    shown = {info["value"]["name"]: info for info in found["configs"]}
     typed = shown["transforms.a.type"]
-    assert typed.definition is not None
-    assert typed.definition["group"] == "Transforms: a"
-    assert typed.definition["display_name"] == "Transformation type for a"
-    assert f"{JAVA}InsertField$Key" in typed.value["recommended_values"]
+    assert typed["definition"] is not None
+    assert typed["definition"]["group"] == "Transforms: a"
+    assert typed["definition"]["display_name"] == "Transformation type for a"
+    assert f"{JAVA}InsertField$Key" in typed["value"]["recommended_values"]
     assert [name for name in shown if name.startswith("transforms.a.")][:4] == [
         *("transforms.a.type", "transforms.a.predicate", "transforms.a.negate", "transforms.a.topic.field"),
     ]
-    assert shown["predicates.p.pattern"].value["value"] == "x.*"
-    assert {"Transforms: a", "Predicates: p"} <= set(found.groups)
+    assert shown["predicates.p.pattern"]["value"]["value"] == "x.*"
+    assert {"Transforms: a", "Predicates: p"} <= set(found["groups"])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,10 @@ def test_a_transformation_of_ones_own_is_named_by_its_path_or_given_as_a_class()
     assert plugins.transform_class(TRANSFORMS, f"{__name__}.Doubled") is Doubled
     name = plugins.as_text(Doubled)
     assert name == f"{__name__}.Doubled"
-    found = {i.value["name"]: i.value["value"] for i in infos(plugins, transforms="a", transforms_a_type=name).configs}
+    found = {
+        i["value"]["name"]: i["value"]["value"]
+        for i in infos(plugins, transforms="a", transforms_a_type=name)["configs"]
+    }
     assert found["transforms.a.times"] == "2"
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
-from connectx.model.configdef import ConfigDef
+from connectx.model.configdef import ConfigDef, ConfigInfos
 from connectx.model.validators import at_least
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SinkConnector, SourceConnector
 from connectx.plugins.registry import Plugins
-from connectx.plugins.validation import ConfigInfos, validate_connector
+from connectx.plugins.validation import validate_connector
 from tests.support.profiles import dotted
 
 
@@ -60,23 +60,23 @@ def check(
 
 
 def value_of(infos: ConfigInfos, name: str) -> Mapping[str, Any]:
-    return next(info.value for info in infos.configs if info.value["name"] == name)
+    return next(info["value"] for info in infos["configs"] if info["value"]["name"] == name)
 
 
 def errors_of(infos: ConfigInfos) -> dict[str, list[str]]:
-    return {info.value["name"]: info.value["errors"] for info in infos.configs if info.value["errors"]}
+    return {info["value"]["name"]: info["value"]["errors"] for info in infos["configs"] if info["value"]["errors"]}
 
 
 def test_a_good_configuration_has_no_errors_and_every_key() -> None:
     infos = check(Source, speed="1")
-    assert infos.error_count == 0
-    names = [info.value["name"] for info in infos.configs]
+    assert infos["error_count"] == 0
+    names = [info["value"]["name"] for info in infos["configs"]]
     assert {"name", "connector.class", "tasks.max", "transaction.boundary", "speed", "token"} <= set(names)
     assert len(names) == len(set(names))
-    assert infos.groups == (
+    assert infos["groups"] == [
         "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support",
         "offsets.topic", "Own",
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def test_errors_of_all_kinds_are_told_together() -> None:
@@ -91,13 +91,7 @@ def test_errors_of_all_kinds_are_told_together() -> None:
         "speed": ["Invalid value 0 for configuration speed: Value must be at least 1"],
         "value.converter": ["Invalid value Xml for configuration value.converter: Class Xml could not be found."],
     }
-    assert infos.error_count == 6
-    assert infos.error_message() == (
-        "Connector configuration is invalid and contains the following 6 error(s):\n"
-        + "\n".join(infos.errors)
-        + "\nYou can also find the above list of errors at the endpoint "
-        "`/connector-plugins/{connectorType}/config/validate`"
-    )
+    assert infos["error_count"] == 6
 
 
 def test_the_class_has_to_be_named_and_known() -> None:
@@ -131,12 +125,12 @@ def test_control_characters_may_not_be_in_a_name() -> None:
 def test_the_connector_has_the_last_word_also_on_keys_that_nobody_defined() -> None:
     infos = check(Source, speed="99", road="1")
     assert errors_of(infos) == {"speed": ["too fast for this road"], "road": ["no road"]}
-    shown = infos.to_json()
-    road = next(config for config in shown["configs"] if config["value"]["name"] == "road")
+    road = next(info for info in infos["configs"] if info["value"]["name"] == "road")
     assert road["definition"] is None
-    speed = next(config for config in shown["configs"] if config["value"]["name"] == "speed")
+    speed = next(info for info in infos["configs"] if info["value"]["name"] == "speed")
+    assert speed["definition"] is not None
     assert (speed["definition"]["type"], speed["value"]["value"]) == ("INT", "99")
-    assert shown["error_count"] == 2
+    assert infos["error_count"] == 2
     assert errors_of(check(Source, speed="13"))["connector.class"] == [
         "An unexpected error occurred during validation: 13 is bad luck"
     ]
@@ -149,7 +143,9 @@ def test_keys_of_the_converter_appear_with_its_prefix() -> None:
             "Invalid value maybe for configuration schemas.enable: Expected value to be either true or false"
         ]
     }
-    definition = next(i.definition for i in infos.configs if i.value["name"] == "key.converter.converter.encoding")
+    definition = next(
+        i["definition"] for i in infos["configs"] if i["value"]["name"] == "key.converter.converter.encoding"
+    )
     assert definition is not None
     assert definition["name"] == "key.converter.converter.encoding"
 
@@ -292,7 +288,7 @@ def test_client_overrides_follow_the_workers_policy(policy: str, refused: list[s
 def test_bulk_keys_are_checked_where_they_are_given() -> None:
     found = errors_of(check(Source, **{"bulk.mode": "often", "bulk.min.bytes": "0"}))
     assert list(found) == ["bulk.mode", "bulk.min.bytes"]
-    assert "bulk.mode" not in [info.value["name"] for info in check(Source).configs]
+    assert "bulk.mode" not in [info["value"]["name"] for info in check(Source)["configs"]]
 
 
 def test_keys_of_restarts_and_limits_are_checked_where_they_are_given() -> None:
@@ -314,7 +310,7 @@ def test_fewer_connections_than_tasks_are_refused() -> None:
 def test_no_secret_is_in_the_answer() -> None:
     infos = check(Source, token="hunter2", **{"producer.override.sasl.jaas.config": "hunter2"})
     assert value_of(infos, "producer.override.sasl.jaas.config")["value"] == "[hidden]"
-    assert "hunter2" not in str(infos.to_json())
+    assert "hunter2" not in str(infos)
 
 
 def test_what_stood_behind_placeholders_is_not_logged_when_a_connector_fails_to_validate(

@@ -1,0 +1,179 @@
+"""One request to a worker's REST server: reads its body, asks the core and the services, within time limits.
+
+Never decides which verb a request is; `resources` and `admin` do. Mirrors Kafka Connect's HerderRequestHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, assert_never, cast
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from connectx.core import verbs
+from connectx.core.messages import Done, Forwarded, Refused
+from connectx.core.verbs import Asks, Verb
+from connectx.errors.rest import RestError
+from connectx.rest import bodies
+from connectx.rest.forwarding import Forwarder
+from connectx.rest.operation import TASK, Answer, Operation
+from connectx.rest.services import Ask, Services
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""Largest body: far above any configuration, far below what would hurt a worker."""
+
+_TASK_DIGITS: Final = 9
+"""Of the largest task number; Kafka Connect's are 32-bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of requests: times in ms, the body in bytes, and how many are answered at the same time."""
+
+    request_timeout_ms: int = 90_000
+    health_timeout_ms: int = 10_000
+    max_body_bytes: int = MAX_BODY_BYTES
+    max_requests: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What calls use. Lives in the event loop of a server; blocking work goes to `threads`."""
+
+    ask: Ask
+    services: Services
+    threads: Executor
+    forwarder: Forwarder
+    limits: Limits
+    document: Mapping[str, Any]
+    """The OpenAPI document of the listener."""
+
+
+class ForwardedError(Exception):
+    """Another worker must answer the request."""
+
+    def __init__(self, worker_url: str) -> None:
+        super().__init__(worker_url)
+        self.worker_url = worker_url
+
+
+class Call:
+    """One request. `content` is its body, once it is read.
+
+    Methods that ask the core raise `ForwardedError` if another worker must answer, and `RestError` if it refuses or
+    does not answer in time.
+    """
+
+    def __init__(self, backend: Backend, request: Request) -> None:
+        self.services = backend.services
+        self.limits = backend.limits
+        self.document = backend.document
+        self.request = request
+        self.content = b""
+        self._backend = backend
+
+    @property
+    def connector(self) -> str:
+        """Name of the connector in the path."""
+        return self.path("connector")
+
+    def path(self, name: str) -> str:
+        """A part of the path, decoded."""
+        return unquote(self.request.path_params[name])
+
+    def verb(self, operation: Operation[Any]) -> Verb:
+        """The verb of an operation, with the arguments that path and query have; RestError 404 for no task's number."""
+        assert operation.verb is not None
+        given: dict[str, Any] = {name: self.path(name) for name in self.request.path_params}
+        if TASK in given:
+            number = given[TASK]
+            if not (number.isascii() and number.isdigit() and len(number) <= _TASK_DIGITS):
+                raise RestError("HTTP 404 Not Found", status=404)
+            given[TASK] = int(number)
+        for query in operation.query:
+            values = self.request.query_params.getlist(query.name)
+            given[query.field] = self.flag(query.name, "false") if query.type is bool else tuple(values)
+        return operation.verb(**given)
+
+    def flag(self, name: str, default: str) -> bool:
+        """A query parameter that is true or false."""
+        return self.request.query_params.get(name, default).lower() == "true"
+
+    async def read(self) -> bytes:
+        """The whole body; RestError 408, 413, or 415 when there is one that does not claim to be JSON."""
+        self.content = await read_body(self.request, self.limits.max_body_bytes, self.limits.request_timeout_ms / 1000)
+        media_type = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if self.content and media_type != "application/json" and not media_type.endswith("+json"):
+            given = media_type or "without a type"
+            raise RestError(f"The request body must be application/json, not {given}", status=415)
+        return self.content
+
+    async def ask(self, verb: Asks[T]) -> T:
+        """The body that a verb asks for."""
+        return (await self.answer(verb)).body
+
+    async def answer(self, verb: Asks[T]) -> Answer[T]:
+        """The core's answer to a verb."""
+        reply = await self._within_limit(asyncio.wrap_future(self._backend.ask(cast("Verb", verb))))
+        match reply:
+            case Done():
+                return Answer(cast("T", reply.body), reply.status)
+            case Refused():
+                raise RestError(reply.message, status=reply.status)
+            case Forwarded():
+                raise ForwardedError(reply.worker_url)
+            case _:
+                assert_never(reply)
+
+    async def answers_in(self, timeout_ms: int) -> bool:
+        """True when the core answers within `timeout_ms`."""
+        waiting = asyncio.wrap_future(self._backend.ask(verbs.Worker()))
+        done, _ = await asyncio.wait({waiting}, timeout=timeout_ms / 1000)
+        return bool(done) and waiting.exception() is None
+
+    async def blocking(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a service on another thread."""
+        loop = asyncio.get_running_loop()
+        return await self._within_limit(loop.run_in_executor(self._backend.threads, function, *args))
+
+    async def forward(self, worker_url: str) -> Response:
+        """The answer of another worker."""
+        return await self._backend.forwarder.forward(self.request, self.content, worker_url)
+
+    async def _within_limit(self, waiting: asyncio.Future[T]) -> T:
+        done, _ = await asyncio.wait({waiting}, timeout=self.limits.request_timeout_ms / 1000)
+        if not done:
+            raise RestError(f"Request timed out. The worker is currently {self.services.stage()}", status=500)
+        return waiting.result()
+
+
+async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes:
+    """The whole body; RestError 408 when it does not arrive in time, 413 when it is too large."""
+    declared = request.headers.get("content-length", "")
+    too_large = RestError(
+        f"The request body is larger than {max_bytes} bytes", status=413, next_step="See rest.request.max.bytes."
+    )
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise too_large
+    except TimeoutError as error:
+        raise RestError("The request body did not arrive in time", status=408) from error
+    return bytes(body)
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The body that every failure has."""
+    return JSONResponse(bodies.Error(error_code=status, message=message), status, headers)
