@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from connectx.history.folds.tracks import Samples
     from connectx.model.worker_config import WorkerConfig
     from connectx.plugins.api import Compaction
+    from connectx.rest.bodies import Plugin
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit
     from connectx.verify.audit.gather import AuditInput
@@ -149,7 +150,7 @@ class ConnectCluster(ABC):
         """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""
         return self._client.validate(self._as_text(config))
 
-    def plugins(self) -> Listed[dict[str, Any]]:
+    def plugins(self) -> Listed[Plugin]:
         """Connector classes that can be used: class, type and version, in the shape of Kafka Connect's REST."""
         return Listed(self._client.plugins(), "connector classes")
 

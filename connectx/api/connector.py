@@ -10,13 +10,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from connectx.core.replies import Config
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
 from connectx.errors.rest import ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
 from connectx.history.wording import plural
+from connectx.model.configdef import ConfigInfos
 from connectx.model.ids import TaskId
 from connectx.model.states import LOST, State
-from connectx.rest.client import Config, RestClient
+from connectx.rest.bodies import CommittedOffset
+from connectx.rest.client import RestClient
 from connectx.views import (
     Listed,
     html_card,
@@ -104,7 +107,7 @@ class Connector:
         """Topics that the tasks have used since the last reset (KIP-558), sorted."""
         return self._client.topics(self.name)
 
-    def validate(self, changes: Config | None = None) -> dict[str, Any]:
+    def validate(self, changes: Config | None = None) -> ConfigInfos:
         """Check the configuration, with `changes` merged into it, without applying it; the shape is that of REST."""
         return self._client.validate(_merged(self._client.config(self.name), changes or {}))
 
@@ -292,11 +295,11 @@ class ConnectorConfig(Mapping[str, "str | None"]):
         Raises:
             ConfigRejectedError: the result is invalid; has all messages. Nothing was changed.
         """
-        self._values = dict(self._client.patch_config(self._connector, changes)["config"])
+        self._values = dict(self._client.patch_config(self._connector, changes)["config"] or {})
 
     def replace(self, values: Config) -> None:
         """Use these values instead of all others; errors as with `update`."""
-        self._values = dict(self._client.put_config(self._connector, values)["config"])
+        self._values = dict(self._client.put_config(self._connector, values)["config"] or {})
 
     def __getitem__(self, key: str) -> str | None:
         return self._values[key]
@@ -321,7 +324,7 @@ class ConnectorOffsets:
         self._connector = connector
         self._client = client
 
-    def get(self) -> list[dict[str, Any]]:
+    def get(self) -> list[CommittedOffset]:
         """[{"partition": {...}, "offset": {...}}], as of the last commit."""
         return self._client.offsets(self._connector)
 
@@ -360,7 +363,7 @@ _Failure = tuple[str, str, str]
 
 def _status(client: RestClient, connector: str) -> dict[str, Any]:
     try:
-        return client.status(connector)
+        return {**client.status(connector)}
     except ConnectorNotFoundError:
         info = client.info(connector)
         state = {"state": State.UNASSIGNED.value, "worker_id": ""}

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from connectx.api.attached.cluster import AttachedCluster
     from connectx.api.connector import Connector
-    from connectx.rest.client import Config, RestClient
+    from connectx.core.replies import Config
+    from connectx.rest.client import RestClient
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130

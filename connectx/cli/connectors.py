@@ -13,7 +13,8 @@ from connectx.model.states import State
 from connectx.views import HIDDEN
 
 if TYPE_CHECKING:
-    from connectx.rest.client import Config
+    from connectx.core.replies import Config
+    from connectx.rest.bodies import CommittedOffset
 
 connectors = typer.Typer(help="List, create, change, pause, stop and delete connectors.", no_args_is_help=True)
 offsets = typer.Typer(help="Show, alter or reset the committed offsets of a connector (KIP-875).", no_args_is_help=True)
@@ -216,5 +217,5 @@ def _confirm(yes: bool, question: str) -> None:
         raise CommandError("Nothing was changed.")
 
 
-def _offset_row(entry: dict[str, Any]) -> dict[str, object]:
-    return {**entry["partition"], **(entry["offset"] or {})}
+def _offset_row(entry: CommittedOffset) -> dict[str, object]:
+    return {**entry["partition"], **entry["offset"]}

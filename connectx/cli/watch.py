@@ -22,6 +22,7 @@ from connectx.views import Row, text_table
 
 if TYPE_CHECKING:
     from connectx.api.attached.cluster import AttachedCluster
+    from connectx.core.replies import ConnectorState, ConnectorStatus
 
 _STORIES = 8
 _GONE_S = 120.0
@@ -120,7 +121,7 @@ class Watch:
         rows = [self._connector(name, statuses[name], moving[name], lanes) for name in sorted(statuses)]
         return rows or [{"connector": "none"}]
 
-    def _connector(self, name: str, status: dict[str, Any], movement: Movement, lanes: Mapping[str, str]) -> Row:
+    def _connector(self, name: str, status: ConnectorStatus, movement: Movement, lanes: Mapping[str, str]) -> Row:
         own, *states = (self._state(part) for part in (status["connector"], *status["tasks"]))
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         return {
@@ -132,7 +133,7 @@ class Watch:
             **({"lane": lanes.get(name)} if lanes else {}),
         }
 
-    def _state(self, part: dict[str, Any]) -> str:
+    def _state(self, part: ConnectorState) -> str:
         runs = part["state"] in (State.RUNNING, State.PAUSED)
         return LOST if runs and self._cluster.workers.lost_on(part["worker_id"]) else str(part["state"])
 

@@ -100,7 +100,7 @@ async def set_logger(call: Call, body: bodies.NewLevel) -> Answer[list[str] | No
 
 
 @operation("GET", "/metrics", media_type=PROMETHEUS)
-async def metrics(call: Call) -> Answer[bytes]:
+async def metrics(call: Call) -> Answer[str]:
     """Read Kafka Connect's metrics in Prometheus's text format; not an endpoint of Kafka Connect."""
     listed: Connectors = {}
     try:
@@ -108,7 +108,8 @@ async def metrics(call: Call) -> Answer[bytes]:
     except RestError as refusal:
         if refusal.status != 503:  # a worker that starts or ends
             raise
-    return Answer(await call.blocking(call.services.metrics, listed if isinstance(listed, dict) else {}))
+    exposition = await call.blocking(call.services.metrics, listed if isinstance(listed, dict) else {})
+    return Answer(exposition.decode())
 
 
 @operation("GET", "/openapi.json")

@@ -91,17 +91,17 @@ class Health(TypedDict):
     message: str
 
 
-class OffsetEntry(TypedDict):
-    """A partition of a source or of Kafka, and its offset; None resets it."""
+class CommittedOffset(TypedDict):
+    """A partition of a source or of Kafka, and its offset."""
 
     partition: Mapping[str, Any]
-    offset: Mapping[str, Any] | None
+    offset: Mapping[str, Any]
 
 
 class Offsets(TypedDict):
     """Committed offsets."""
 
-    offsets: list[OffsetEntry]
+    offsets: list[CommittedOffset]
 
 
 class Message(TypedDict):

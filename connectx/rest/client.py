@@ -13,12 +13,23 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-from urllib.parse import quote
+from dataclasses import asdict
+from types import MappingProxyType, UnionType
+from typing import Any, Final, TypeVar, cast, get_origin
 from weakref import WeakSet
 
 import httpx
 
+from connectx.core import verbs
+from connectx.core.replies import (
+    Config,
+    ConnectorInfo,
+    ConnectorStatus,
+    Expanded,
+    TaskInfo,
+    TaskState,
+)
+from connectx.core.verbs import Asks
 from connectx.errors.rest import (
     ConnectorExistsError,
     ConnectorNotFoundError,
@@ -27,13 +38,21 @@ from connectx.errors.rest import (
     WorkersUnreachableError,
 )
 from connectx.model.config_records import SessionKeyRecord
+from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import signature_headers
+from connectx.rest import admin, resources
+from connectx.rest.bodies import CommittedOffset, Plugin, Root
 from connectx.rest.credentials import Credentials
 from connectx.rest.exchange import SilenceError, exchange, http_client
+from connectx.rest.operation import Operation
+from connectx.rest.operations import OPERATIONS
 from connectx.views import Form, Shown
 
-Config = Mapping[str, str | None]
+T = TypeVar("T")
+
+_OF_VERB: Final[Mapping[Any, Operation[Any]]] = {one.verb: one for one in OPERATIONS if one.verb is not None}
+_CONTAINERS: Final[Mapping[Any, Any]] = {list: list, UnionType: list | dict}
 
 _ANSWER_S = 95.0
 """Longer than the worker's own limit of 90 s, so that its message arrives."""
@@ -91,22 +110,34 @@ class RestClient(Shown):
         """Close the connections."""
         self._http.close()
 
+    def ask(self, verb: Asks[T]) -> T:
+        """The body of the response to a verb of the core that is an operation as it is."""
+        asked: Any = verb
+        return cast("T", self._call(_OF_VERB[type(asked)], asdict(asked)))
+
     def connectors(self) -> list[str]:
         """Names of all connectors, sorted."""
-        return sorted(self._call("GET", "/connectors"))
+        return sorted(self.ask(verbs.ListConnectors()))
 
-    def expanded(self) -> dict[str, dict[str, Any]]:
+    def expanded(self) -> dict[str, Expanded]:
         """`status` and `info` of all connectors by name; one without a status yet has none."""
-        shown = _map(self._call("GET", "/connectors?expand=status&expand=info"))
-        missing = sorted(set(self._call("GET", "/connectors")) - set(shown))  # left out before their first status
+        shown = self._expanded("status", "info")
+        missing = sorted(set(self.connectors()) - set(shown))  # left out before their first status
         for name in missing:
             with contextlib.suppress(ConnectorNotFoundError):  # deleted since it was listed
                 shown[name] = {"info": self.info(name)}
         return shown
 
+    def statuses(self) -> dict[str, ConnectorStatus]:
+        """State of every connector that has a status, with its tasks, by name."""
+        return {name: shown["status"] for name, shown in self._expanded("status").items()}
+
+    def _expanded(self, *parts: str) -> dict[str, Expanded]:
+        return cast("dict[str, Expanded]", self.ask(verbs.ListConnectors(parts)))
+
     def create(
         self, name: str, config: Config, *, initial_state: str | None = None, timeout_s: float | None = None
-    ) -> dict[str, Any]:
+    ) -> ConnectorInfo:
         """Create a connector; returns its info.
 
         Raises:
@@ -117,7 +148,7 @@ class RestClient(Shown):
         if initial_state is not None:
             body["initial_state"] = initial_state
         try:
-            created = _map(self._call("POST", "/connectors", body, retry_s=timeout_s))
+            created = self._call(resources.create, body=body, retry_s=timeout_s)
         except ConnectorExistsError as error:
             if not (error.after_silence and self.config(name) == {**config, "name": name}):
                 raise
@@ -125,64 +156,58 @@ class RestClient(Shown):
         self._wait_until_seen(name, exists=True)
         return created
 
-    def info(self, connector: str) -> dict[str, Any]:
+    def info(self, connector: str) -> ConnectorInfo:
         """Name, config, tasks and type."""
-        return _map(self._call("GET", _path(connector)))
+        return self.ask(verbs.ConnectorInfo(connector))
 
-    def config(self, connector: str) -> dict[str, str | None]:
+    def config(self, connector: str) -> Config:
         """The configuration as it was given."""
-        return _map(self._call("GET", _path(connector, "config")))
+        return self.ask(verbs.ConnectorConfig(connector))
 
-    def put_config(self, connector: str, config: Config) -> dict[str, Any]:
+    def put_config(self, connector: str, config: Config) -> ConnectorInfo:
         """Create a connector or replace its whole configuration; ConfigRejectedError as with `create`."""
-        return _map(self._call("PUT", _path(connector, "config"), dict(config)))
+        return self._call(resources.put_config, {"connector": connector}, dict(config))
 
-    def patch_config(self, connector: str, changes: Config) -> dict[str, Any]:
+    def patch_config(self, connector: str, changes: Config) -> ConnectorInfo:
         """Change some keys, None removes one (KIP-477); ConfigRejectedError as with `create`."""
-        return _map(self._call("PATCH", _path(connector, "config"), dict(changes)))
+        return self._call(resources.patch_config, {"connector": connector}, dict(changes))
 
-    def status(self, connector: str) -> dict[str, Any]:
+    def status(self, connector: str) -> ConnectorStatus:
         """State of a connector and its tasks; ConnectorNotFoundError also before its first status."""
-        return _map(self._call("GET", _path(connector, "status")))
+        return self.ask(verbs.ConnectorStatus(connector))
 
-    def statuses(self) -> dict[str, dict[str, Any]]:
-        """State of every connector that has a status, with its tasks, by name."""
-        expanded = _map(self._call("GET", "/connectors?expand=status"))
-        return {name: shown["status"] for name, shown in expanded.items()}
-
-    def tasks(self, connector: str) -> list[dict[str, Any]]:
+    def tasks(self, connector: str) -> list[TaskInfo]:
         """Ids and configurations of the tasks."""
-        return _list(self._call("GET", _path(connector, "tasks")))
+        return self.ask(verbs.Tasks(connector))
 
-    def task_status(self, connector: str, task: int) -> dict[str, Any]:
+    def task_status(self, connector: str, task: int) -> TaskState:
         """State of one task."""
-        return _map(self._call("GET", _path(connector, "tasks", str(task), "status")))
+        return self.ask(verbs.TaskStatus(connector, task))
 
     def pause(self, connector: str) -> None:
         """Ask for PAUSED; tasks stay assigned."""
-        self._call("PUT", _path(connector, "pause"))
+        self.ask(verbs.Pause(connector))
 
     def resume(self, connector: str) -> None:
         """Ask for RUNNING, after a pause or a stop."""
-        self._call("PUT", _path(connector, "resume"))
+        self.ask(verbs.Resume(connector))
 
     def stop(self, connector: str) -> None:
         """Ask for STOPPED: the tasks are given up (KIP-875)."""
-        self._call("PUT", _path(connector, "stop"))
+        self.ask(verbs.Stop(connector))
 
     def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
         """Restart the connector, and its tasks when asked to (KIP-745)."""
-        query = f"?includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
-        self._call("POST", _path(connector, "restart") + query)
+        self.ask(verbs.RestartConnector(connector, include_tasks, only_failed))
 
     def restart_task(self, connector: str, task: int) -> None:
         """Restart one task."""
-        self._call("POST", _path(connector, "tasks", str(task), "restart"))
+        self.ask(verbs.RestartTask(connector, task))
 
     def delete(self, connector: str) -> None:
         """Delete a connector; its offsets stay."""
         try:
-            self._call("DELETE", _path(connector))
+            self.ask(verbs.Delete(connector))
         except ConnectorNotFoundError as error:
             if not error.after_silence:
                 raise
@@ -190,47 +215,44 @@ class RestClient(Shown):
 
     def topics(self, connector: str) -> list[str]:
         """Topics that the connector's tasks have used (KIP-558), sorted."""
-        return sorted(_map(self._call("GET", _path(connector, "topics")))[connector]["topics"])
+        return sorted(self.ask(verbs.Topics(connector))[connector]["topics"])
 
     def reset_topics(self, connector: str) -> None:
         """Forget which topics were used."""
-        self._call("PUT", _path(connector, "topics", "reset"))
+        self.ask(verbs.ResetTopics(connector))
 
-    def offsets(self, connector: str) -> list[dict[str, Any]]:
-        """Committed offsets (KIP-875): [{"partition", "offset"}]."""
-        return _list(_map(self._call("GET", _path(connector, "offsets"), read_s=_ANSWER_S))["offsets"])
+    def offsets(self, connector: str) -> list[CommittedOffset]:
+        """Committed offsets (KIP-875)."""
+        return self._call(resources.read_offsets, {"connector": connector}, read_s=_ANSWER_S)["offsets"]
 
     def alter_offsets(self, connector: str, offsets: Sequence[Mapping[str, Any]]) -> str:
         """Set offsets of a stopped connector (offset None: reset that partition); returns the worker's message."""
-        body = {"offsets": [dict(entry) for entry in offsets]}
-        return str(self._call("PATCH", _path(connector, "offsets"), body)["message"])
+        return self._call(resources.alter_offsets, {"connector": connector}, {"offsets": list(offsets)})["message"]
 
     def reset_offsets(self, connector: str) -> str:
         """Forget the offsets of a stopped connector; returns the worker's message."""
-        return str(self._call("DELETE", _path(connector, "offsets"))["message"])
+        return self._call(resources.reset_offsets, {"connector": connector})["message"]
 
-    def plugins(self, *, connectors_only: bool = True) -> list[dict[str, Any]]:
+    def plugins(self, *, connectors_only: bool = True) -> list[Plugin]:
         """Plugins of a worker: class, type, version."""
-        path = f"/connector-plugins?connectorsOnly={str(connectors_only).lower()}"
-        return _list(self._call("GET", path, read_s=_ANSWER_S))
+        return self._call(admin.plugins, {"connectorsOnly": connectors_only}, read_s=_ANSWER_S)
 
-    def plugin_config(self, plugin: str) -> list[dict[str, Any]]:
+    def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
         """Configuration keys of a plugin."""
-        path = f"/connector-plugins/{quote(plugin, safe='')}/config"
-        return _list(self._call("GET", path, read_s=_ANSWER_S))
+        return self._call(admin.plugin_config, {"plugin": plugin}, read_s=_ANSWER_S)
 
-    def validate(self, config: Config) -> dict[str, Any]:
+    def validate(self, config: Config) -> ConfigInfos:
         """Check a configuration without using it; the result lists values and errors of every key."""
-        plugin = quote(config.get("connector.class") or "unknown", safe="")
-        return _map(self._call("PUT", f"/connector-plugins/{plugin}/config/validate", dict(config)))
+        plugin = config.get("connector.class") or "unknown"
+        return self._call(admin.validate, {"plugin": plugin}, dict(config))
 
-    def root(self) -> dict[str, Any]:
+    def root(self) -> Root:
         """Version, commit and Kafka cluster id of a worker."""
-        return _map(self._call("GET", "/"))
+        return self._call(admin.root)
 
     def metrics(self) -> str:
         """Metrics of a worker of connectx in Prometheus's text format. Kafka Connect has no such path."""
-        return str(self._call("GET", "/metrics"))
+        return self._call(admin.metrics)
 
     def _wait_until_seen(self, connector: str, *, exists: bool) -> None:
         """The leader has answered; wait shortly until the worker that is asked first has read it too."""
@@ -246,17 +268,23 @@ class RestClient(Shown):
             time.sleep(_FIRST_PAUSE_S)
 
     def _call(
-        self, method: str, path: str, body: Any = None, *, retry_s: float | None = None, read_s: float | None = None
-    ) -> Any:
-        """The JSON of a success; asks worker after worker, and again while the answer may change."""
-        timeout_s = min(self._answer_s, read_s or (_READ_S if method == "GET" else _ANSWER_S))
+        self,
+        operation: Operation[T],
+        parameters: Mapping[str, Any] = MappingProxyType({}),
+        body: Any = None,
+        *,
+        retry_s: float | None = None,
+        read_s: float | None = None,
+    ) -> T:
+        """The body of a success; asks worker after worker, and again while the answer may change."""
+        timeout_s = min(self._answer_s, read_s or (_READ_S if operation.method == "GET" else _ANSWER_S))
         retry_s = self._retry_s if retry_s is None else retry_s
         begin, in_doubt = time.monotonic(), False
         for attempt in itertools.count(1):
             problem: RestError | WorkersUnreachableError = _unreachable("There is no worker to ask.", in_doubt)
             for url in self._urls():
                 try:
-                    return self._send(method, url, path, body, timeout_s)
+                    return self._send(operation, url, parameters, body, timeout_s)
                 except SilenceError as silence:
                     in_doubt = in_doubt or silence.was_sent
                     problem = _unreachable(f"No worker answers; {url}: {silence}.", in_doubt)
@@ -276,9 +304,13 @@ class RestClient(Shown):
             time.sleep(pause_s)
         raise AssertionError("attempts never end")
 
-    def _send(self, method: str, url: str, path: str, body: Any, timeout_s: float) -> Any:
+    def _send(self, operation: Operation[T], url: str, parameters: Mapping[str, Any], body: Any, timeout_s: float) -> T:
         content = None if body is None else _json(body)
-        return exchange(self._http, method, url.rstrip("/") + path, content, {}, timeout_s)
+        url = url.rstrip("/") + operation.target(parameters)
+        found = exchange(self._http, operation.method, url, content, {}, timeout_s)
+        if found is not None and not isinstance(found, _CONTAINERS.get(get_origin(operation.body), dict | str)):
+            raise RestError(f"{url} does not answer as a Kafka Connect worker does.", status=200)
+        return cast("T", found)
 
 
 class InternalClient:
@@ -300,7 +332,7 @@ class InternalClient:
         self, leader_url: str, connector: str, task_configs: Sequence[Config], key: SessionKeyRecord | None
     ) -> None:
         """Publish the task configs of a connector. `key` None: unsigned, for groups without sessions."""
-        self._signed("POST", leader_url, _path(connector, "tasks"), _json([dict(c) for c in task_configs]), key)
+        self._signed(resources.put_task_configs, leader_url, connector, _json([dict(c) for c in task_configs]), key)
 
     def fence(self, leader_url: str, connector: str, key: SessionKeyRecord | None) -> None:
         """Have the older producers of a connector's tasks fenced (KIP-618).
@@ -309,7 +341,7 @@ class InternalClient:
         WorkerNotReadyError, because the round can be joined again.
         """
         try:
-            self._signed("PUT", leader_url, _path(connector, "fence"), None, key)
+            self._signed(resources.fence, leader_url, connector, None, key)
         except RestError as error:
             if error.status == 500 and error.message.startswith("Request timed out"):
                 raise WorkerNotReadyError(
@@ -330,15 +362,19 @@ class InternalClient:
             self._sockets.add(info["return_value"].get_extra_info("socket"))
 
     def _signed(
-        self, method: str, leader_url: str, path: str, content: bytes | None, key: SessionKeyRecord | None
+        self,
+        operation: Operation[None],
+        leader_url: str,
+        connector: str,
+        content: bytes | None,
+        key: SessionKeyRecord | None,
     ) -> None:
         headers = {} if self._login is None else {"authorization": self._login.own}
         if key is not None:
             headers = signature_headers(key.key, content, self._algorithm)
+        url = leader_url.rstrip("/") + operation.target({"connector": connector})
         try:
-            exchange(
-                self._http, method, leader_url.rstrip("/") + path, content, headers, _ANSWER_S, {"trace": self._traced}
-            )
+            exchange(self._http, operation.method, url, content, headers, _ANSWER_S, {"trace": self._traced})
         except SilenceError as silence:
             raise WorkersUnreachableError(
                 f"The leader {leader_url} does not answer: {silence}.",
@@ -351,21 +387,5 @@ def _unreachable(message: str, in_doubt: bool) -> WorkersUnreachableError:
     return WorkersUnreachableError(message, next_step=f"Check that the workers are running.{doubt}")
 
 
-def _path(connector: str, *rest: str) -> str:
-    return "/".join(["", "connectors", quote(connector, safe=""), *rest])
-
-
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _map(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RestError("The worker's answer is not a JSON object.", status=200)
-    return value
-
-
-def _list(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list):
-        raise RestError("The worker's answer is not a JSON list.", status=200)
-    return value

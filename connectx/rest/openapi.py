@@ -59,7 +59,8 @@ def _responses(operation: Operation[Any], schemes: Mapping[str, Any], schemas: d
     errors |= {400, 408, 413, 415} if operation.takes is not None else set()
     errors |= {409} if operation.forwarded else set()
     errors |= {401} if schemes else set()
-    bodies = dict.fromkeys(sorted(errors), Error) | dict.fromkeys(operation.statuses, operation.body)
+    bodies = dict.fromkeys(operation.statuses, operation.body)
+    bodies |= dict.fromkeys(sorted(errors - {*operation.statuses}), Error)
     found: dict[str, Any] = {}
     for status, body in bodies.items():
         found[str(status)] = {"description": HTTPStatus(status).phrase}

@@ -8,6 +8,7 @@ the types.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -106,11 +107,12 @@ def operation(method: str, path: str, *statuses: int, **more: Any) -> Callable[[
 
 
 def _summary(of: object) -> str:
-    return (inspect.getdoc(of) or "").partition("\n")[0].removesuffix(".")
+    """The first sentence of a docstring."""
+    return re.split(r"\.(?:\s|$)", inspect.getdoc(of) or "", maxsplit=1)[0]
 
 
 def _without_none(body: Any) -> Any:
-    """None, or what a body is if there is one: the status says which."""
+    """The type of a body that only some statuses have; None for no body at all."""
     if get_origin(body) is not UnionType and body is not NoneType:
         return body
     kinds = [kind for kind in get_args(body) if kind is not NoneType]

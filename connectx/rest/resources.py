@@ -70,9 +70,9 @@ async def alter_offsets(call: Call, body: bodies.NewOffsets) -> Answer[bodies.Me
     """Set offsets of a stopped connector."""
     if not body.offsets:
         raise bad_request("Partitions / offsets need to be provided for an alter offsets request")
-    offsets = [bodies.OffsetEntry(partition=one.partition, offset=one.offset) for one in body.offsets]
     permit = await call.ask(verbs.ModifyOffsets(call.connector))
-    return Answer({"message": await call.blocking(call.services.alter_offsets, *_permitted(call, permit), offsets)})
+    message = await call.blocking(call.services.alter_offsets, *_permitted(call, permit), body.offsets)
+    return Answer({"message": message})
 
 
 @operation("DELETE", _CONNECTOR + "/offsets", forwarded=True, errors=(400,))

@@ -11,7 +11,7 @@ from connectx.core.replies import Expanded
 from connectx.core.verbs import Verb
 from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.states import ConnectorType
-from connectx.rest.bodies import Logger, OffsetEntry, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
 
 API_VERSION: Final = "4.3.0"
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
@@ -48,7 +48,9 @@ class Services(Protocol):
         RestError 400 when `connector.class` is missing.
         """
 
-    def read_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> list[OffsetEntry]:
+    def read_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
+    ) -> list[CommittedOffset]:
         """Committed offsets: source offsets of the offsets topic, or the offsets of the sink's group."""
 
     def alter_offsets(
@@ -56,7 +58,7 @@ class Services(Protocol):
         connector: str,
         kind: ConnectorType,
         config: Mapping[str, str | None],
-        offsets: Sequence[OffsetEntry],
+        offsets: Sequence[NewOffset],
     ) -> str:
         """Set offsets (None: reset that partition); returns the message for the user.
 

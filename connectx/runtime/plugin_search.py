@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,6 +19,8 @@ from connectx.errors.plugins import PluginNotFoundError
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
+
+T = TypeVar("T")
 
 MOST_ASKED = 8
 ANSWER_S = 5.0
@@ -62,7 +64,7 @@ def _knows(http: httpx.Client, url: str, name: str) -> bool:
     return any(found == name or found.rpartition(".")[2] in (name, f"{name}Connector") for found in classes)
 
 
-def _ask(http: httpx.Client, url: str, question: Callable[[RestClient], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _ask(http: httpx.Client, url: str, question: Callable[[RestClient], list[T]]) -> list[T]:
     try:
         return question(RestClient([url], retry_s=0, http=http, answer_s=ANSWER_S))
     except ConnectxError:  # it has ended or is busy: the message leaves it out

@@ -33,7 +33,7 @@ from connectx.plugins.api import PluginDescription, SourceConnector
 from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector
-from connectx.rest.bodies import Logger, OffsetEntry, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
 from connectx.rest.services import API_VERSION
 from connectx.runtime.loggers import WorkerLoggers, checked_level
 from connectx.runtime.metrics import WorkerMetrics
@@ -177,7 +177,9 @@ class RestServices:
         return found
 
     @_masking
-    def read_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> list[OffsetEntry]:
+    def read_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
+    ) -> list[CommittedOffset]:
         """Committed offsets of a source's partitions, or of a sink's consumer group."""
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
@@ -194,24 +196,24 @@ class RestServices:
 
     @_masking
     def alter_offsets(
-        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None], offsets: Sequence[OffsetEntry]
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None], offsets: Sequence[NewOffset]
     ) -> str:
         """Set offsets; a null offset resets that partition."""
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
-            pairs = [(dict(entry["partition"]), entry["offset"]) for entry in offsets]
+            pairs = [(one.partition, one.offset) for one in offsets]
             self._check_offsets(config, pairs)
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
             group = self._group_without_members(connector, config)
-            wanted = {_kafka_partition(entry): _kafka_offset(entry) for entry in offsets}
+            wanted = {_kafka_partition(one.partition): _kafka_offset(one.offset) for one in offsets}
             kept = {where: offset for where, offset in wanted.items() if offset is not None}
             if kept:
                 self._admin.alter_group_offsets(group, kept)
             dropped = [where for where in wanted if where not in kept]
             if dropped:
                 delete_group_offsets(self._clients, group, dropped)
-        altered = tuple(dict(entry) for entry in offsets)
+        altered = tuple({"partition": one.partition, "offset": one.offset} for one in offsets)
         self._record(Transition(OffsetsAltered(altered), connector))
         return "The offsets for this connector have been altered successfully"
 
@@ -284,20 +286,18 @@ def _plugin(plugin: PluginDescription) -> Plugin:
     return shown
 
 
-def _kafka_partition(entry: OffsetEntry) -> TopicPartition:
+def _kafka_partition(partition: Mapping[str, Any]) -> TopicPartition:
     try:
-        partition = entry["partition"]
         return TopicPartition(str(partition["kafka_topic"]), int(partition["kafka_partition"]))
     except (KeyError, TypeError, ValueError) as error:
         raise RestError(
-            f"The partition {entry.get('partition')!r} is not one of a sink connector.",
+            f"The partition {partition!r} is not one of a sink connector.",
             status=400,
             next_step='Give it as {"kafka_topic": "name", "kafka_partition": 0}.',
         ) from error
 
 
-def _kafka_offset(entry: OffsetEntry) -> int | None:
-    offset = entry.get("offset")
+def _kafka_offset(offset: Mapping[str, Any] | None) -> int | None:
     if offset is None:
         return None
     try:

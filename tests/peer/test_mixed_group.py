@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from connectx.errors.rest import RestError
+from connectx.rest.bodies import CommittedOffset
 from connectx.rest.client import RestClient
 from tests.support.flows import GrowingFile
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE
@@ -138,7 +139,7 @@ def test_requests_reach_the_leader_of_the_other_kind_and_every_worker_tells_the_
     clients = [ours.client_of(url) for url in (java.url, worker.url)]
     clients[1].create("lines-in", source(path, lines))  # through the follower
     ours.wait_on("lines-in", [java.worker_id, worker.url.split("/")[2]], 1)
-    stored = [{"partition": {"filename": str(path)}, "offset": {"position": 8}}]
+    stored: list[CommittedOffset] = [{"partition": {"filename": str(path)}, "offset": {"position": 8}}]
     for client in clients:
         until(partial(offsets_are, client, stored), "the same offsets from every worker", WAIT_S)
 

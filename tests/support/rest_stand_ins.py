@@ -16,7 +16,7 @@ from connectx.errors.rest import ConnectorNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigInfos, ConfigKeyInfo, ConfigValue
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.rest.bodies import Logger, OffsetEntry, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
 from connectx.rest.server import RestServer
 
 Answer = Reply | Callable[[Verb], Reply] | None
@@ -100,7 +100,9 @@ class Beside:
             "configs": [{"definition": None, "value": value}],
         }
 
-    def read_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> list[OffsetEntry]:
+    def read_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
+    ) -> list[CommittedOffset]:
         self.calls.append(("read", connector, kind, dict(config)))
         return [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
 
@@ -109,9 +111,9 @@ class Beside:
         connector: str,
         kind: ConnectorType,
         config: Mapping[str, str | None],
-        offsets: Sequence[OffsetEntry],
+        offsets: Sequence[NewOffset],
     ) -> str:
-        self.calls.append(("alter", connector, kind, list(offsets)))
+        self.calls.append(("alter", connector, kind, [(one.partition, one.offset) for one in offsets]))
         return "The offsets for this connector have been altered successfully"
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:

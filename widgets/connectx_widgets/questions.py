@@ -15,6 +15,7 @@ from connectx_widgets import peeks
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import ConnectCluster
+    from connectx.rest.bodies import Plugin
 
 Config = Mapping[str, str | None]
 
@@ -114,7 +115,7 @@ def _running(cluster: ConnectCluster, name: str) -> dict[str, str | None]:
         return {}
 
 
-def _short_names(plugins: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _short_names(plugins: list[Plugin]) -> list[dict[str, str]]:
     """Class and type, the class by its simple name where that is enough to find it."""
     simple = [plugin["class"].rpartition(".")[2] for plugin in plugins]
     named = zip(simple, plugins, strict=True)

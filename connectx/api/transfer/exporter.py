@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from connectx.core.replies import Config
 from connectx.errors.base import ConnectxError
 from connectx.errors.rest import ConnectorNotFoundError, RestError, WaitTimeoutError
 from connectx.errors.transfer import BackupFileError
@@ -35,7 +36,7 @@ from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
 from connectx.model.states import State
 from connectx.plugins.config_providers import PLACEHOLDER
-from connectx.rest.client import Config, RestClient
+from connectx.rest.client import RestClient
 from connectx.views import HIDDEN, Row, Shown, html_card, html_table, masked, text_table
 
 FORMAT: Final = "connectx-export"
@@ -201,7 +202,7 @@ def target_state(client: RestClient, connector: str) -> tuple[str, list[str]]:
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         try:
-            status = client.status(connector)
+            status: Mapping[str, Any] = client.status(connector)
         except ConnectorNotFoundError:  # gone, or not started by a worker yet
             status = {"connector": {"state": State.UNASSIGNED}, "tasks": []}
         own = status["connector"]["state"]
@@ -299,9 +300,9 @@ def _exported(
     client: RestClient, name: str, state: str, notes: list[str], known: dict[str, frozenset[str]], *, secrets: bool
 ) -> Exported:
     info = client.info(name)
-    config: dict[str, str | None] = info["config"]
+    config = info["config"] or {}
     hidden = {} if secrets else hidden_values(config, secret_keys(client, config, known))
-    offsets: list[dict[str, Any]] | None = None
+    offsets: Sequence[Mapping[str, Any]] | None = None
     try:
         offsets = client.offsets(name)
     except RestError as error:  # before Kafka Connect 3.5, or without the connector's class on the worker

@@ -24,12 +24,13 @@ from connectx.api.transfer.exporter import (
     wait_quiet,
     wait_stopped,
 )
+from connectx.core.replies import Config
 from connectx.errors.base import ConnectxError
 from connectx.errors.rest import ConfigRejectedError, ConnectorNotFoundError, RestError, WorkersUnreachableError
 from connectx.errors.transfer import BackupFileError, ImportIncompleteError, ImportRefusedError
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
-from connectx.rest.client import Config, RestClient
+from connectx.rest.client import RestClient
 from connectx.views import HIDDEN, Listed, Row, Shown, html_card, html_table, text_table
 
 Secrets = Mapping[str, Mapping[str, str]]

@@ -318,7 +318,7 @@ def test_offsets_are_written_only_with_the_permission_of_the_core(serve: Serve) 
     answer = httpx.delete(worker.url + "/connectors/f1/offsets")
     assert answer.json() == {"message": "The offsets for this connector have been reset successfully"}
     assert worker.services.calls == [
-        ("alter", "f1", ConnectorType.SOURCE, entries),
+        ("alter", "f1", ConnectorType.SOURCE, [({"p": 1}, {"o": 12345678901234567890}), ({"p": 2}, None)]),
         ("reset", "f1", ConnectorType.SOURCE),
     ]
     assert worker.core.verbs() == [verbs.ModifyOffsets, verbs.ModifyOffsets]

@@ -21,6 +21,7 @@ from connectx.connectors.lake.task import LakeSink
 from connectx.connectors.shared.storage import options
 from connectx.connectors.spark.delta import DeltaLog
 from connectx.connectors.spark.iceberg import IcebergLog
+from connectx.core.replies import TaskState
 from connectx.errors.lakes import LakeAccessError, LakeError, LakeStorageError, LakeUnavailableError
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
@@ -319,9 +320,9 @@ def test_every_record_is_one_row_when_the_store_restarts_and_a_worker_is_killed(
         cluster.create("refused", refused)
         client = RestClient([worker.url for worker in cluster.workers if worker.is_healthy])
 
-        def failed() -> list[dict[str, Any]]:
-            status = client.statuses().get("refused", {"tasks": []})
-            return [task for task in status["tasks"] if task["state"] == "FAILED"]
+        def failed() -> list[TaskState]:
+            status = client.statuses().get("refused")
+            return [task for task in (status["tasks"] if status else ()) if task["state"] == "FAILED"]
 
         (task,) = until(failed, "the task without a bucket")
         assert "the bucket does not exist (404 NoSuchBucket)" in task["trace"]

@@ -19,6 +19,7 @@ from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
+from connectx.rest.bodies import NewOffset
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
@@ -157,7 +158,7 @@ def test_a_users_offsets_are_read_set_and_deleted_in_both_topics(place: Place, s
     rest, _, config, _ = services
     source, file = ConnectorType.SOURCE, {"filename": str(path)}
     assert rest.read_offsets("c", source, config) == []
-    rest.alter_offsets("c", source, config, [{"partition": file, "offset": {"position": 2}}])
+    rest.alter_offsets("c", source, config, [NewOffset(file, {"position": 2})])
     assert offset_in(place, mine(place), path) == offset_in(place, place.offsets_topic, path) == {"position": 2}
     put(place, mine(place), path, 4)
     assert rest.read_offsets("c", source, config) == [{"partition": file, "offset": {"position": 4}}]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import pyarrow as pa
 import pytest
@@ -117,7 +117,7 @@ def classes_in(annotation: Any) -> Iterator[type]:
 
 
 def is_ours(cls: type) -> bool:
-    is_named_value = issubclass(cls, enum.Enum) or getattr(cls, "_is_protocol", False)
+    is_named_value = issubclass(cls, enum.Enum) or getattr(cls, "_is_protocol", False) or is_typeddict(cls)
     return cls.__module__.startswith("connectx") and not is_named_value
 
 

@@ -14,6 +14,7 @@ from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SourceConnector
 from connectx.plugins.registry import Plugins
+from connectx.rest.bodies import NewOffset
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
@@ -90,7 +91,7 @@ def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(
     monkeypatch.setenv("DATABASE", "db/s3cret")
     config = {"connector.class": plugins.register(cls), "url": "${env:DATABASE}"}
     with pytest.raises(RestError) as refused:
-        services.alter_offsets("c", ConnectorType.SOURCE, config, [{"partition": {"p": 1}, "offset": {"o": 1}}])
+        services.alter_offsets("c", ConnectorType.SOURCE, config, [NewOffset({"p": 1}, {"o": 1})])
     assert (refused.value.status, str(refused.value)) == recorded
     assert "s3cret" not in caplog.text
 
