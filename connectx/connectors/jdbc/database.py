@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.shared.sql import identifier
-from connectx.errors.databases import TableMismatchError
+from connectx.errors.databases import TableMismatchError, TableMissingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +95,8 @@ class Database(ABC):
 
     label: ClassVar[str]
     """The database's name in messages."""
+    clock: ClassVar[str]
+    """Query of the current time, in microseconds since 1970."""
     bulk_obstacle: ClassVar[str] = ""
     """Why Spark's executors do not read it."""
 
@@ -105,9 +107,21 @@ class Database(ABC):
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """Tables of these kinds, TABLE and VIEW, without those of the database itself; sorted."""
 
-    @abstractmethod
     def columns(self, table: TableName) -> list[Column]:
         """Columns in their order. Raises TableMissingError."""
+        if found := self.found_columns(table):
+            return found
+        raise TableMissingError(
+            f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
+        )
+
+    @abstractmethod
+    def found_columns(self, table: TableName) -> list[Column]:
+        """Columns in their order; none if there is no such table."""
+
+    @abstractmethod
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query."""
 
     @abstractmethod
     def query_columns(self, query: str) -> list[Column]:
@@ -125,9 +139,10 @@ class Database(ABC):
     def incrementing(self, column: Column) -> str:
         """A column of whole numbers. Raises TableMismatchError for another one."""
 
-    @abstractmethod
     def now_us(self) -> int:
         """The database's clock, in microseconds since 1970."""
+        ((micros,),) = self.query(self.clock)
+        return int(micros)
 
     @abstractmethod
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
@@ -193,6 +208,14 @@ class Database(ABC):
         """`2026-01-31 12:00:00.000000+00`."""
         moment = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None)
         return f"{moment.isoformat(sep=' ', timespec='microseconds')}+00"
+
+
+def rows_of(fields: Sequence[Field], arrays: Sequence[pa.Array]) -> pa.Table:
+    """Values of these fields as rows."""
+    import pyarrow as pa
+
+    named = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(named))
 
 
 def in_utc(table: pa.Table, zone: str, *, stamps: bool = True) -> pa.Table:

@@ -282,6 +282,12 @@ class Target(ABC):
             )
         return name
 
+    def on_conflict(self, names: Sequence[str], key: Sequence[str]) -> str:
+        """End of an INSERT of these columns that replaces rows with the same key."""
+        changes = ", ".join(f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in names if name not in key)
+        action = f"UPDATE SET {changes}" if changes else "NOTHING"
+        return f"ON CONFLICT ({', '.join(map(self.quoted, key))}) DO {action}"
+
     def stored_name(self, name: str) -> str:
         """A name as the database keeps it, which depends on quotes."""
         return name

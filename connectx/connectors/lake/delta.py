@@ -45,6 +45,7 @@ from connectx.connectors.lake.settings import (
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, widens
+from connectx.connectors.shared.sql import identifier
 from connectx.connectors.shared.storage import (
     STORAGE,
     check_directory,
@@ -379,10 +380,8 @@ class DeltaLakeTable:
 
         assert self._table is not None, "files are staged for a table that exists"
         ends = {name: pc.min_max(keys[name]).as_py() for name in _integers(keys)}
-        within = " AND ".join(
-            f"{_identifier(name)} BETWEEN {end['min']} AND {end['max']}" for name, end in ends.items()
-        )
-        columns = ", ".join(map(_identifier, keys.column_names))
+        within = " AND ".join(f"{identifier(name)} BETWEEN {end['min']} AND {end['max']}" for name, end in ends.items())
+        columns = ", ".join(map(identifier, keys.column_names))
         with self._errors():
             query = QueryBuilder().register("stored", self._table)
             for batch in query.execute(f"SELECT {columns} FROM stored WHERE {within or 'true'}"):
@@ -553,11 +552,6 @@ def _statistics(rows: pa.Table) -> str:
     for key, side in (("minValues", "min"), ("maxValues", "max")):
         found[key] = {name: limit[side] for name, limit in limits.items() if limit[side] is not None}
     return json.dumps(found)
-
-
-def _identifier(name: str) -> str:
-    """A column's name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _integers(rows: pa.Table) -> list[str]:

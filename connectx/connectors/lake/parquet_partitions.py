@@ -42,7 +42,7 @@ _LINK: Final = ".json"
 
 
 class PartitionedParquetTable(ParquetTable):
-    """The files of one table with `partition.by`; a `connectx.connectors.lake.task.StagingTable`."""
+    """The files of one table with `partition.by`; a `connectx.connectors.lake.task.LakeTable`."""
 
     def __init__(
         self, store: ObjectStore, name: str, group_id: str | None, codec: str, partition_by: Sequence[str]

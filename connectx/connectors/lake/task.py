@@ -132,31 +132,14 @@ class LakeTable(Protocol):
             ConflictError: another commit came first.
         """
 
-
-class KeyedTable(LakeTable, StagedTable, Protocol):
-    """A table whose rows can be replaced and deleted."""
-
-    def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
-        """Commit changes and offsets together, on top of the state that was read last.
-
-        Args:
-            pending: changes (`connectx.connectors.lake.changes`) in place of rows.
-            schema: columns of the table.
-            key: columns that identify a row.
-
-        Raises:
-            ConflictError: another commit came first.
-        """
-
-
-class StagingTable(LakeTable, Protocol):
-    """A table whose files executors can write. They use `stage_file` alone, of a table that was never refreshed."""
+    def read(self) -> Iterator[pa.Table]:
+        """The rows of the state that was read last."""
 
     def staging_place(self, token: str) -> Any:
-        """Where the files of a job go, and what else `stage_file` needs; can be pickled."""
+        """Where executors put the files of a job, and what else `stage_file` needs; can be pickled."""
 
     def stage_file(self, place: Any, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
-        """Write a file that the table does not have yet.
+        """On an executor: write a file that the table does not have yet. The table was never refreshed there.
 
         Args:
             rows: with the columns of the table.
@@ -174,18 +157,23 @@ class StagingTable(LakeTable, Protocol):
         """Remove the files of a job, except those with these paths."""
 
 
-class ReadableTable(LakeTable, Protocol):
-    """A table whose rows can be read."""
+class KeyedTable(LakeTable, StagedTable, Protocol):
+    """A table whose rows can be replaced and deleted, and whose small files can be merged."""
 
-    def read(self) -> Iterator[pa.Table]:
-        """The rows of the state that was read last."""
+    def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
+        """Commit changes and offsets together, on top of the state that was read last.
 
+        Args:
+            pending: changes (`connectx.connectors.lake.changes`) in place of rows.
+            schema: columns of the table.
+            key: columns that identify a row.
 
-class MergingTable(ReadableTable, Protocol):
-    """A table whose small files can be merged."""
+        Raises:
+            ConflictError: another commit came first.
+        """
 
     def compact(self) -> tuple[int, int]:
-        """Merge them; the number of files before and after.
+        """Merge small files; the number of files before and after.
 
         Raises:
             LakeUnavailableError: others changed the same files meanwhile.
@@ -199,7 +187,7 @@ class LakeSink(SinkConnector):
     """What messages put before the name of a table."""
 
     @classmethod
-    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], ReadableTable]:
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], LakeTable]:
         """What makes a table of a name, not read yet. `group_id` is that of a task; None: for readers."""
         raise TypeError(f"{cls.__name__} must define tables")
 
@@ -247,7 +235,7 @@ class ChangingSink(LakeSink):
     """Base of the connectors whose tables can have rows replaced and files merged."""
 
     @classmethod
-    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], MergingTable]:
+    def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], KeyedTable]:
         """As of LakeSink, for merging as well."""
         raise TypeError(f"{cls.__name__} must define tables")
 
@@ -363,7 +351,7 @@ class LakeTask(SinkTask):
         Raises:
             NotStageableError: there is no table yet.
         """
-        table = cast(StagingTable, self._table_of(topic))
+        table = self._table_of(topic)
         schema = table.schema
         if schema is None:
             raise NotStageableError(f"{table.name} does not exist yet; the worker creates it.")
@@ -379,7 +367,7 @@ class LakeTask(SinkTask):
         writer: FileWriter | None = None
         for batch in batches:
             (partition,) = batch.ranges
-            table = cast(StagingTable, self._connect(self._lake.table_of(partition.topic)))
+            table = self._connect(self._lake.table_of(partition.topic))
             writer = writer or FileWriter(partition, partial(self._stage_rows, plan, table), self._lake.flush_bytes)
             yield from writer.add(self._columns_to_stage(batch, plan.schema, table), batch.ranges[partition][1])
         if writer is not None:
@@ -394,7 +382,7 @@ class LakeTask(SinkTask):
             LakeError
         """
         name = self._jobs[token]
-        table = cast(StagingTable, self._tables[name])
+        table = self._tables[name]
         pending = self._pending.setdefault(name, Pending(table.schema))
         kept: set[str] = set()
         if messages:
@@ -428,7 +416,7 @@ class LakeTask(SinkTask):
         return columns
 
     def _stage_rows(
-        self, plan: StagingPlan, table: StagingTable, rows: pa.Table, partition: TopicPartition, end: int
+        self, plan: StagingPlan, table: LakeTable, rows: pa.Table, partition: TopicPartition, end: int
     ) -> StagedFile:
         """Rows as they are, or the last change of each key."""
         if self._lake.upserts is None:
@@ -439,7 +427,7 @@ class LakeTask(SinkTask):
             file = table.stage_file(plan.place, written, partition, end)
         return replace(file, deleted=deleted, size_bytes=written.nbytes + deleted.nbytes)
 
-    def _commit_files(self, table: StagingTable, ranges: Ranges, files: Sequence[StagedFile]) -> set[str]:
+    def _commit_files(self, table: LakeTable, ranges: Ranges, files: Sequence[StagedFile]) -> set[str]:
         """Add all files in one commit, or merge their changes; the paths that are part of the table then."""
         appends = self._lake.upserts is None
         try:
@@ -466,7 +454,7 @@ class LakeTask(SinkTask):
 
     def _remove(self, token: str, kept: Set[str]) -> None:
         """Files of failed attempts, or of all. Without them the table is the same, so this never fails a commit."""
-        table = cast(StagingTable, self._tables[self._jobs.pop(token)])
+        table = self._tables[self._jobs.pop(token)]
         try:
             table.remove_staged(token, kept)
         except ConnectxError as error:
@@ -613,7 +601,7 @@ class LakeTask(SinkTask):
         if pending.files:
             if self._lake.upserts is not None:
                 check_new(cast(KeyedTable, table), pending.files, self._lake.upserts.key)
-            cast(StagingTable, table).append_files(pending, schema)
+            table.append_files(pending, schema)
         elif self._lake.upserts is None:
             table.append(pending, schema)
         else:

@@ -10,13 +10,11 @@ from typing import Any, Final
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import addresses, at_least, matching, one_of
-from connectx.model.worker_config import with_prefix
 
 _JAVA: Final = "org.apache.kafka.connect.mirror."
 _DEFAULT: Final = "DefaultReplicationPolicy"
 _IDENTITY: Final = "IdentityReplicationPolicy"
 _CONVERTERS: Final = ("ByteArrayConverter", "ByteArray", "org.apache.kafka.connect.converters.ByteArrayConverter")
-_OWN_CLIENT_KEYS: Final = ("alias", "max.poll.records", "auto.offset.reset")
 SOURCE_READER: Final = ("source.cluster.", "source.consumer.")
 """Prefixes of the settings of the client that reads records."""
 SOURCE_ADMIN: Final = ("source.cluster.", "source.admin.")
@@ -236,11 +234,6 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     if syncs and not (config.get("source.offset.header") or "").strip():
         found["source.offset.header"] = ["sync.group.offsets.enabled=true needs source.offset.header"]
     return found
-
-
-def client_settings(config: Mapping[str, str | None], prefix: str) -> dict[str, str | None]:
-    """Settings of a client under a prefix, without the keys that are the connector's."""
-    return {name: text for name, text in with_prefix(config, prefix).items() if name not in _OWN_CLIENT_KEYS}
 
 
 def source_partition(alias: str, at: TopicPartition) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from connectx.connectors.jdbc.database import (
     Field,
     not_whole,
     numeric_type,
+    rows_of,
 )
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
@@ -42,34 +43,31 @@ class DuckDatabase(FileConnection, Database):
     """A database file, opened for reading where no other part of the process has it open for writing."""
 
     label = "DuckDB"
+    clock = "SELECT epoch_us(now())"
     bulk_obstacle = "a database of DuckDB is a file on the worker's machine, which one process has open at a time"
 
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database."""
         listed = {"TABLE": "'BASE TABLE'", "VIEW": "'VIEW'"}
         wanted = ", ".join(listed[kind.upper()] for kind in kinds if kind.upper() in listed)
-        rows = self._query(
+        rows = self.query(
             "SELECT table_schema, table_name, table_catalog FROM information_schema.tables "
             f"WHERE table_type IN ({wanted}) AND table_catalog = current_database() ORDER BY 1, 2"
         )
         return [TableName(schema, name, catalog) for schema, name, catalog in rows]
 
-    def columns(self, table: TableName) -> list[Column]:
+    def found_columns(self, table: TableName) -> list[Column]:
         """As in Database."""
-        rows = self._query(
+        rows = self.query(
             "SELECT column_name, data_type, is_nullable, coalesce(column_default, '') LIKE 'nextval(%' "
             "FROM duckdb_columns() WHERE database_name = current_database() "
             f"AND schema_name = {literal(table.schema)} AND table_name = {literal(table.name)} ORDER BY column_index"
         )
-        if not rows:
-            raise TableMissingError(
-                f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
-            )
         return [Column(*row) for row in rows]
 
     def query_columns(self, query: str) -> list[Column]:
         """As in Database."""
-        return [Column(row[0], row[1]) for row in self._query(f"DESCRIBE {query}")]
+        return [Column(row[0], row[1]) for row in self.query(f"DESCRIBE {query}")]
 
     def field(self, column: Column) -> Field:
         """As in Database; DuckDB casts what Connect has no type for."""
@@ -98,18 +96,11 @@ class DuckDatabase(FileConnection, Database):
             raise not_whole(column)
         return f"CAST({self.column(column.name)} AS HUGEINT)" if decimal else self.column(column.name)
 
-    def now_us(self) -> int:
-        """As in Database."""
-        ((micros,),) = self._query("SELECT epoch_us(now())")
-        return int(micros)
-
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         """As in Database."""
         reader = self._call(lambda: self._live().sql(sql).to_arrow_reader(rows))
         while (batch := self._call(lambda: next(reader, None))) is not None:
-            arrays = [_plain(column) for column in batch.columns]
-            schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
-            yield pa.Table.from_arrays(arrays, schema=pa.schema(schema))
+            yield rows_of(fields, [_plain(column) for column in batch.columns])
 
     def rest(self) -> None:
         """Close the file, so that another process can write to it."""
@@ -118,7 +109,8 @@ class DuckDatabase(FileConnection, Database):
     def _aware(self, value: str) -> str:
         return f"({value} AT TIME ZONE {literal(str(self.settings.zone))})"
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """As in Database."""
         rows: list[tuple[Any, ...]] = self._call(lambda: self._live().execute(sql).fetchall())
         return rows
 

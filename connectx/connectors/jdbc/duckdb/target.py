@@ -146,11 +146,7 @@ class DuckTarget(FileConnection, Target):
 
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
         """As in Target."""
-        changes = ", ".join(
-            f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in rows.column_names if name not in key
-        )
-        action = f"UPDATE SET {changes}" if changes else "NOTHING"
-        conflict = f"ON CONFLICT ({', '.join(map(self.quoted, key))}) DO {action}"
+        conflict = self.on_conflict(rows.column_names, key)
         self._with_rows(f"{self._inserting(table, rows)} {conflict}", rows)
 
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:

@@ -18,10 +18,11 @@ from connectx.connectors.jdbc.database import (
     in_utc,
     not_whole,
     numeric_type,
+    rows_of,
 )
 from connectx.connectors.jdbc.mysql.session import MySqlSession, identifier, literal
 from connectx.connectors.jdbc.tables import Column, TableName
-from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError, TableMissingError
+from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError
 
 _KINDS: Final = {"TABLE": "'BASE TABLE'", "VIEW": "'VIEW'"}
 _WHOLE: Final = {
@@ -52,6 +53,7 @@ class MySqlDatabase(Database):
     """A session that only reads. TIMESTAMP columns are points in time, DATETIME is in db.timezone."""
 
     label = "MySQL"
+    clock = f"SELECT {_EPOCH.format('UTC_TIMESTAMP(6)')}"
 
     def __init__(self, settings: DatabaseSettings) -> None:
         super().__init__(settings)
@@ -61,23 +63,19 @@ class MySqlDatabase(Database):
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database: those of the database that connection.url names."""
         listed = ", ".join(_KINDS[kind.upper()] for kind in kinds if kind.upper() in _KINDS)
-        rows = self._query(
+        rows = self.query(
             "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = database() "
             f"AND table_type IN ({listed}) ORDER BY 1, 2"
         )
         return [TableName(schema, name) for schema, name in rows]
 
-    def columns(self, table: TableName) -> list[Column]:
+    def found_columns(self, table: TableName) -> list[Column]:
         """As in Database."""
-        rows = self._query(
+        rows = self.query(
             "SELECT column_name, column_type, is_nullable = 'YES', extra LIKE '%auto_increment%', column_key = 'PRI' "
             f"FROM information_schema.columns WHERE table_schema = {literal(table.schema)} "
             f"AND table_name = {literal(table.name)} ORDER BY ordinal_position"
         )
-        if not rows:
-            raise TableMissingError(
-                f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
-            )
         return [Column(name, kind, *(flag == "1" for flag in flags)) for name, kind, *flags in rows]
 
     def query_columns(self, query: str) -> list[Column]:
@@ -107,19 +105,12 @@ class MySqlDatabase(Database):
             raise not_whole(column)
         return self.column(column.name)
 
-    def now_us(self) -> int:
-        """As in Database."""
-        ((micros,),) = self._query(f"SELECT {_EPOCH.format('UTC_TIMESTAMP(6)')}")
-        return int(micros)
-
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         """As in Database."""
         found = self._session.read(sql, rows)
         while (batch := self._next(found)) is not None:
             arrays = [_array(*column, field) for column, field in zip(batch, fields, strict=True)]
-            schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
-            table = pa.Table.from_arrays(arrays, schema=pa.schema(schema))
-            yield in_utc(table, str(self.settings.zone), stamps=self._stamps_are_local)
+            yield in_utc(rows_of(fields, arrays), str(self.settings.zone), stamps=self._stamps_are_local)
 
     def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
         """As in Database; of a query the first rows are read for their size."""
@@ -129,7 +120,7 @@ class MySqlDatabase(Database):
             rows = math.prod(joined)
             size = self._row_bytes(sql) if rows > _SAMPLE else 0
             return Estimate(rows, max(_VALUE_BYTES * columns, size))
-        found = self._query(
+        found = self.query(
             f"SELECT avg_row_length FROM information_schema.tables WHERE table_schema = {literal(table.schema)} "
             f"AND table_name = {literal(table.name)}"
         )
@@ -144,7 +135,8 @@ class MySqlDatabase(Database):
         """As in Database."""
         return identifier(name)
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """As in Database."""
         return self._session.query(sql)
 
     def _row_bytes(self, sql: str) -> int:

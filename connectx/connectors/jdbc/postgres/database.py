@@ -17,11 +17,12 @@ from connectx.connectors.jdbc.database import (
     Field,
     not_whole,
     numeric_type,
+    rows_of,
 )
 from connectx.connectors.jdbc.postgres.types import arrow_type
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.shared.postgres import PostgresSession, libpq_uri, literal
-from connectx.errors.databases import DatabaseError, RowRefusedError, TableMissingError
+from connectx.errors.databases import DatabaseError, RowRefusedError
 
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
@@ -38,6 +39,7 @@ class PostgresDatabase(Database):
     """A session that only reads."""
 
     label = "PostgreSQL"
+    clock = "SELECT round(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
     def __init__(self, settings: DatabaseSettings) -> None:
         super().__init__(settings)
@@ -50,16 +52,16 @@ class PostgresDatabase(Database):
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database."""
         listed = ", ".join(_KINDS[kind.upper()] for kind in kinds if kind.upper() in _KINDS)
-        rows = self._query(
+        rows = self.query(
             "SELECT n.nspname::text, c.relname::text, current_database()::text FROM pg_class c "
             f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ({listed}) AND NOT c.relispartition "
             "AND n.nspname NOT LIKE 'pg!_%' ESCAPE '!' AND n.nspname <> 'information_schema' ORDER BY 1, 2"
         )
         return [TableName(schema, name, catalog) for schema, name, catalog in rows]
 
-    def columns(self, table: TableName) -> list[Column]:
+    def found_columns(self, table: TableName) -> list[Column]:
         """As in Database."""
-        rows = self._query(
+        rows = self.query(
             "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity <> '' OR "
             "coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%', EXISTS (SELECT FROM pg_index i "
             "WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY(i.indkey)) "
@@ -69,10 +71,6 @@ class PostgresDatabase(Database):
             f"WHERE n.nspname = {literal(table.schema)} AND c.relname = {literal(table.name)} "
             "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
         )
-        if not rows:
-            raise TableMissingError(
-                f"The database has no table {table.full}.", next_step="Create it, or correct the list of tables."
-            )
         return [Column(name, kind, not notnull, bool(auto), key) for name, kind, notnull, auto, key in rows]
 
     def query_columns(self, query: str) -> list[Column]:
@@ -111,11 +109,6 @@ class PostgresDatabase(Database):
             raise not_whole(column)
         return self.column(column.name) + ("::bigint" if numeric else "")
 
-    def now_us(self) -> int:
-        """As in Database."""
-        ((micros,),) = self._query(f"SELECT {_micros('extract(epoch from clock_timestamp())')}")
-        return int(micros)
-
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         """As in Database, by COPY."""
         for table in self._tables(sql):
@@ -123,8 +116,7 @@ class PostgresDatabase(Database):
                 column if field.type is None else column.cast(field.type)
                 for field, column in zip(fields, table.columns, strict=True)
             ]
-            names = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
-            yield pa.Table.from_arrays(arrays, schema=pa.schema(names))
+            yield rows_of(fields, arrays)
 
     def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
         """As in Database, by the planner."""
@@ -173,7 +165,8 @@ class PostgresDatabase(Database):
         kind = pa.decimal128(precision, scale) if precision <= 38 and scale >= 0 else pa.string()
         return Field(column.name, f"{name}::text", kind, nullable)
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """As in Database."""
         try:
             rows = self._session.query(sql)
             self._end()

@@ -330,13 +330,10 @@ def _change(target: Target, staged: StagedRows, place: str, same_key: str) -> st
         later = f"SELECT FROM {staged.deletes.table.quoted} t WHERE {same_key} AND t.{_NUMBER} > s.{_NUMBER}"
         alive = f" WHERE NOT EXISTS ({later})"
     last = f"SELECT DISTINCT ON ({keys}) {listed} FROM {place} s{alive} ORDER BY {keys}, {_NUMBER} DESC"
-    changed = [name for name in names if name not in key]
     if staged.mode == "update":
-        changes = ", ".join(f"{name} = s.{name}" for name in changed)
+        changes = ", ".join(f"{name} = s.{name}" for name in names if name not in key)
         return f"UPDATE {staged.table} t SET {changes} FROM ({last}) s WHERE {same_key}"
-    changes = ", ".join(f"{name} = excluded.{name}" for name in changed)
-    action = f"UPDATE SET {changes}" if changes else "NOTHING"
-    return f"INSERT INTO {staged.table} ({listed}) {last} ON CONFLICT ({keys}) DO {action}"
+    return f"INSERT INTO {staged.table} ({listed}) {last} {target.on_conflict(staged.columns, staged.key)}"
 
 
 def _digest(text: str) -> str:

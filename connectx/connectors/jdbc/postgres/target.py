@@ -135,11 +135,7 @@ class PostgresTarget(Target):
         """As in Target."""
         if not in_part and _is_copied(table, rows) and self._all_new(table, rows):
             return
-        changes = ", ".join(
-            f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in rows.column_names if name not in key
-        )
-        action = f"UPDATE SET {changes}" if changes else "NOTHING"
-        conflict = f"ON CONFLICT ({', '.join(map(self.quoted, key))}) DO {action}"
+        conflict = self.on_conflict(rows.column_names, key)
         self.execute(f"{self._insert_from(table, rows, self._stage(table, rows))} {conflict}")
 
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from connectx.connectors.jdbc.database import (
     not_a_time,
     not_whole,
     numeric_type,
+    rows_of,
 )
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
@@ -46,6 +47,7 @@ class SqliteDatabase(FileConnection, Database):
     """A database file, opened for reading."""
 
     label = "SQLite"
+    clock = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
     bulk_obstacle = "a database of SQLite is a file on the worker's machine, where one connection reads it"
 
     _connection: sqlite3.Connection | None = None
@@ -53,18 +55,13 @@ class SqliteDatabase(FileConnection, Database):
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
         """As in Database."""
         listed = ", ".join(f"'{kind.lower()}'" for kind in kinds if kind.upper() in ("TABLE", "VIEW"))
-        rows = self._query(f"SELECT name FROM sqlite_master WHERE type IN ({listed}) AND name NOT LIKE 'sqlite!_%' "
+        rows = self.query(f"SELECT name FROM sqlite_master WHERE type IN ({listed}) AND name NOT LIKE 'sqlite!_%' "
                            "ESCAPE '!' ORDER BY name")  # fmt: skip
         return [TableName("", name) for (name,) in rows]
 
-    def columns(self, table: TableName) -> list[Column]:
+    def found_columns(self, table: TableName) -> list[Column]:
         """As in Database. The rowid's alias is counted up and never null."""
-        found = self._columns(table.name)
-        if not found:
-            raise TableMissingError(
-                f"The database has no table {table.name}.", next_step="Create it, or correct the list of tables."
-            )
-        return found
+        return self._columns(table.name)
 
     def query_columns(self, query: str) -> list[Column]:
         """As in Database."""
@@ -96,21 +93,15 @@ class SqliteDatabase(FileConnection, Database):
             raise not_whole(column)
         return self.column(column.name)
 
-    def now_us(self) -> int:
-        """As in Database."""
-        ((micros,),) = self._query("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000")
-        return int(micros)
-
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         """As in Database."""
         cursor = self._execute(sql)
         while found := self._call(lambda: cursor.fetchmany(rows)):
             arrays = [_array(values, field) for values, field in zip(zip(*found, strict=True), fields, strict=True)]
-            schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
-            yield in_utc(pa.Table.from_arrays(arrays, schema=pa.schema(schema)), str(self.settings.zone))
+            yield in_utc(rows_of(fields, arrays), str(self.settings.zone))
 
     def _columns(self, name: str) -> list[Column]:
-        rows = self._query(
+        rows = self.query(
             f'SELECT name, type, "notnull", pk FROM pragma_table_xinfo({literal(name)}) WHERE hidden <> 1'
         )
         is_alias = sum(pk > 0 for *_, pk in rows) == 1
@@ -141,7 +132,8 @@ class SqliteDatabase(FileConnection, Database):
         cursor: sqlite3.Cursor = self._call(lambda: connection.execute(sql))
         return cursor
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """As in Database."""
         cursor = self._execute(sql)
         rows: list[tuple[Any, ...]] = self._call(cursor.fetchall)
         return rows

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.sqlite.database import declared_type, sqlite_error
-from connectx.connectors.jdbc.statements import bound_rows, inserting
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetTable
 
 _Result = TypeVar("_Result")
@@ -88,16 +87,11 @@ class SqliteTarget(FileConnection, Target):
 
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
         """As in Target."""
-        self._many(inserting(table.quoted, rows.column_names, self.quoted, "?"), rows)
+        self._many(self._inserting(table, rows), rows)
 
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
         """As in Target."""
-        changes = ", ".join(
-            f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in rows.column_names if name not in key
-        )
-        action = f"UPDATE SET {changes}" if changes else "NOTHING"
-        insert = inserting(table.quoted, rows.column_names, self.quoted, "?")
-        self._many(f"{insert} ON CONFLICT ({', '.join(map(self.quoted, key))}) DO {action}", rows)
+        self._many(f"{self._inserting(table, rows)} {self.on_conflict(rows.column_names, key)}", rows)
 
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
         """As in Target."""
@@ -109,12 +103,17 @@ class SqliteTarget(FileConnection, Target):
         """As in Target."""
         self._many(f"DELETE FROM {table.quoted} WHERE {self._same(keys.column_names)}", keys)
 
+    def _inserting(self, table: TargetTable, rows: pa.Table) -> str:
+        listed = ", ".join(map(self.quoted, rows.column_names))
+        return f"INSERT INTO {table.quoted} ({listed}) VALUES ({', '.join('?' * rows.num_columns)})"
+
     def _same(self, key: Sequence[str]) -> str:
         return " AND ".join(f"{self.quoted(name)} = ?" for name in key)
 
     def _many(self, sql: str, rows: pa.Table) -> None:
         connection = self._begun()
-        self._call(lambda: connection.executemany(sql, bound_rows(rows)))
+        values = list(zip(*(_bound(column).to_pylist() for column in rows.columns), strict=True))
+        self._call(lambda: connection.executemany(sql, values))
 
     def _begun(self) -> sqlite3.Connection:
         connection = self._connection
@@ -140,3 +139,15 @@ def _arrow_type(declared: str) -> pa.DataType | None:
     found = declared_type(declared, "none")
     is_exact = any(part in declared.upper() for part in ("NUMERIC", "DECIMAL"))
     return None if is_exact else found
+
+
+def _bound(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times and decimals as texts, in the form that SQL knows; booleans as numbers."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit))
+    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.string())
+    return column
