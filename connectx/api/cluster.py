@@ -34,6 +34,7 @@ from connectx.kafka.admin.groups import GroupDescription
 from connectx.kafka.admin.topics import START_S, describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.class_names import path_of
 from connectx.model.events import Transition
 from connectx.model.payloads import ClusterStarted
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
@@ -175,7 +176,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         for value in config.values():
             if self._isolation == "process" and isinstance(value, type) and not is_importable(value):
-                raise ClassNotImportableError(f"{value.__module__}.{value.__qualname__}")
+                raise ClassNotImportableError(path_of(value))
         return super()._as_text(config)
 
     def add_worker(self, timeout: float | None = 30.0, *, config: Mapping[str, Any] | None = None) -> Worker:

@@ -15,42 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.avro.converter import AvroConverter
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import SchemaName
 from connectx.data.converter import Converter, Decoded
 from connectx.data.frames import Rows, in_arrow
-from connectx.data.json.converter import JsonConverter
-from connectx.data.json_schema.converter import JsonSchemaConverter
 from connectx.data.parts import joined, where
-from connectx.data.protobuf.converter import ProtobufConverter
-from connectx.data.simple import (
-    BooleanConverter,
-    ByteArrayConverter,
-    DoubleConverter,
-    FloatConverter,
-    IntegerConverter,
-    LongConverter,
-    ShortConverter,
-    StringConverter,
-)
 from connectx.errors.plugins import ConversionError
-
-CONVERTERS: Final[tuple[type[Converter], ...]] = (
-    AvroConverter,
-    JsonSchemaConverter,
-    ProtobufConverter,
-    JsonConverter,
-    StringConverter,
-    ByteArrayConverter,
-    BooleanConverter,
-    ShortConverter,
-    IntegerConverter,
-    LongConverter,
-    FloatConverter,
-    DoubleConverter,
-)
-"""Converters that connectx provides."""
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.execution.arrow.localRelationThreshold": "1MB"}
 """Set these on a task's Spark session: larger batches then use all cores, instead of one in Spark's optimizer.

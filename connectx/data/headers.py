@@ -19,6 +19,7 @@ from connectx.data.converter import Converter
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import ByteArrayConverter, StringConverter
 from connectx.errors.plugins import ConversionError
+from connectx.model.class_names import public_name
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of the column `headers`."""
@@ -37,10 +38,9 @@ class HeaderConverter:
     @property
     def name(self) -> str:
         """Java class name of the converter, or its path."""
-        cls = type(self._converter)
         if self._converter is None:
             return "org.apache.kafka.connect.storage.SimpleHeaderConverter"
-        return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
+        return public_name(type(self._converter))
 
     def write(self, headers: pa.ChunkedArray) -> pa.ChunkedArray:
         """Headers with the bytes that go to Kafka.

@@ -183,6 +183,10 @@ class Connector(Shown):
     """Base of connectors. `config` describes the keys that users set; validation uses it."""
 
     config: ClassVar[ConfigDef]
+    java_class: ClassVar[str | None] = None
+    """Java class that it replaces: configurations may name it, and REST shows it. Subclasses do not inherit it."""
+    other_names: ClassVar[tuple[str, ...]] = ()
+    """Further values of `connector.class`, such as Java classes whose configurations it takes. Not inherited either."""
     version: ClassVar[str | None] = None
     requires: ClassVar[tuple[tuple[Extra, str], ...]] = ()
     """Optional modules that its tasks import, each after the extra of connectx that brings it."""
@@ -225,6 +229,9 @@ class Connector(Shown):
 
 class SourceTask(Shown):
     """Reads slices. One thread calls all methods, except that `poll` may be interrupted by interrupting Spark."""
+
+    java_class: ClassVar[str | None] = None
+    """Java class that it replaces, shown in its place. Subclasses do not inherit it."""
 
     partition: SourcePartition = MappingProxyType({})
     """Source partition of this task; set it in `start`. The offsets topic keeps one offset for it."""
@@ -401,6 +408,9 @@ class SourceConnector(Connector):
 
 class SinkTask(Shown):
     """Writes batches, at least once: the runtime commits offsets after `flush` returned."""
+
+    java_class: ClassVar[str | None] = None
+    """Java class that it replaces, shown in its place. Subclasses do not inherit it."""
 
     exactly_once: ClassVar[bool] = False
     buffers: ClassVar[bool] = False
@@ -587,14 +597,3 @@ class SinkConnector(Connector):
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
         """Time between flushes of a task. Default None: the worker's offset.flush.interval.ms."""
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class PluginDescription:
-    """One plugin as `GET /connector-plugins` shows it. `type` is source, sink, converter, transformation, ..."""
-
-    cls: type
-    java_class: str | None
-    type: str
-    version: str | None
-    aliases: tuple[str, ...] = field(default=())

@@ -34,6 +34,7 @@ class ConfigProvider:
     """
 
     config: ClassVar[ConfigDef] = ConfigDef()
+    java_class: ClassVar[str | None] = None
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings: dict[str, Any] = self.config.parse(settings)
@@ -56,6 +57,7 @@ class FileConfigProvider(ConfigProvider):
     """Keys of a properties file."""
 
     config = _PATHS
+    java_class = f"{_PACKAGE}FileConfigProvider"
 
     def values(self, path: str) -> Mapping[str, str]:
         """Its properties."""
@@ -73,6 +75,7 @@ class DirectoryConfigProvider(ConfigProvider):
     """Files of a folder: the name is the key, the whole content the value."""
 
     config = _PATHS
+    java_class = f"{_PACKAGE}DirectoryConfigProvider"
 
     def values(self, path: str) -> Mapping[str, str]:
         """Regular files that can be read as text."""
@@ -91,6 +94,7 @@ class EnvVarConfigProvider(ConfigProvider):
     config = ConfigDef().define(
         "allowlist.pattern", str, ".*", doc="Which variables may be read.", validator=valid_regex()
     )
+    java_class = f"{_PACKAGE}EnvVarConfigProvider"
 
     def values(self, path: str) -> Mapping[str, str]:
         """Variables whose whole name the pattern matches; there are no paths."""
@@ -98,12 +102,6 @@ class EnvVarConfigProvider(ConfigProvider):
             raise ConfigProviderError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'.")
         pattern = re.compile(self.settings["allowlist.pattern"])
         return {name: value for name, value in os.environ.items() if pattern.fullmatch(name)}
-
-
-PROVIDERS: Final[Mapping[str, type[ConfigProvider]]] = {
-    cls.__name__: cls for cls in (DirectoryConfigProvider, EnvVarConfigProvider, FileConfigProvider)
-}
-"""Providers that connectx provides, by simple name."""
 
 
 class ConfigProviders:
@@ -161,14 +159,10 @@ class ConfigProviders:
 def _class_of(key: str, name: str | None, load: Callable[[str], tuple[Any, str]]) -> type[ConfigProvider]:
     if name is None:
         raise ConfigError([f'Missing required configuration "{key}" which has no default value.'])
-    simple = name.strip().removeprefix(_PACKAGE)
-    cls = PROVIDERS.get(simple) or PROVIDERS.get(f"{simple}ConfigProvider")
-    if cls is None:
-        loaded, reason = load(name.strip())
-        if isinstance(loaded, type) and issubclass(loaded, ConfigProvider):
-            return loaded
-        raise ConfigError([invalid_value(key, name, f"Class {name} could not be found.{reason}")])
-    return cls
+    found, reason = load(name.strip())
+    if isinstance(found, type) and issubclass(found, ConfigProvider):
+        return found
+    raise ConfigError([invalid_value(key, name, f"Class {name} could not be found.{reason}")])
 
 
 def _is_allowed(provider: ConfigProvider, path: str) -> bool:

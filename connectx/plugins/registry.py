@@ -1,9 +1,9 @@
 """Resolves names in configurations to plugin classes.
 
-Knows the connectors and converters that connectx provides under their simple names, Kafka Connect's aliases and the
-names of the Java classes that they stand in for; classes that a notebook has registered; those of installed packages
-(`connectx.plugins.discovery`); and any other class by its dotted path. Naming a class imports its module and does
-nothing else. Mirrors Kafka Connect's Plugins, without plugin path and class loaders.
+Knows the classes of installed packages, connectx among them, under the names of their entry points, their simple names
+and the names of the Java classes that they replace (`connectx.plugins.discovery`); classes that a notebook has
+registered; and any other class by its dotted path. Mirrors Kafka Connect's Plugins, without plugin path and class
+loaders.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
+from connectx.model.class_names import path_of, public_name
 from connectx.model.configdef import ConfigDef, to_text
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.api import (
     Connector,
-    PluginDescription,
     SinkConnector,
     SinkTask,
     SourceConnector,
     SourceTask,
 )
 from connectx.plugins.config_providers import ConfigProviders
-from connectx.plugins.discovery import Group, InstalledPlugins
+from connectx.plugins.description import PluginDescription
+from connectx.plugins.discovery import Group, InstalledPlugins, with_variants
 from connectx.plugins.keys import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
-from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
+from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -37,46 +38,6 @@ if TYPE_CHECKING:
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.data.transforms.chain import Chain
 
-_JAVA_FILE: Final = "org.apache.kafka.connect.file."
-_PROVIDED: Final[Mapping[str, str]] = {
-    "DataSourceSink": "connectx.connectors.spark.datasource_sink:DataSourceSink",
-    "DataSourceSource": "connectx.connectors.spark.datasource:DataSourceSource",
-    "DeltaSink": "connectx.connectors.lake.delta:DeltaSink",
-    "DirectorySource": "connectx.connectors.files.directory:DirectorySource",
-    "FileSource": "connectx.connectors.files.source:FileSource",
-    "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
-    "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
-    "FunctionSink": "connectx.connectors.spark.sinks:FunctionSink",
-    "Generator": "connectx.connectors.generator.source:Generator",
-    "HttpSink": "connectx.connectors.http.sink:HttpSink",
-    "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
-    "JdbcSink": "connectx.connectors.jdbc.sink:JdbcSink",
-    "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
-    "MirrorSource": "connectx.connectors.mirror.source:MirrorSource",
-    "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
-    "PostgresCdcSource": "connectx.connectors.cdc.source:PostgresCdcSource",
-    "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
-    "SparkSink": "connectx.connectors.spark.sinks:SparkSink",
-    "SparkSource": "connectx.connectors.spark.source:SparkSource",
-}
-_JAVA_CLASSES: Final[Mapping[str, str]] = {
-    "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",
-    "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceConnector",
-    "HttpSink": "io.confluent.connect.http.HttpSinkConnector",
-    "JdbcSink": "io.confluent.connect.jdbc.JdbcSinkConnector",
-    "JdbcSource": "io.confluent.connect.jdbc.JdbcSourceConnector",
-    "MirrorSource": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
-    "PostgresCdcSource": "io.debezium.connector.postgresql.PostgresConnector",
-}
-_OTHER_NAMES: Final[Mapping[str, str]] = {
-    "connectx.connectors.postgres.sink.PostgresSink": "PostgresSink",
-    "io.confluent.kafka.connect.datagen.DatagenConnector": "Generator",
-}
-"""Where connectors were before, and connectors whose configurations ours take: what names them so continues to work."""
-_JAVA_TASKS: Final[Mapping[str, str]] = {
-    "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",
-    "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceTask",
-}
 _TYPES: Final[Mapping[Group, str]] = {
     Group.CONVERTERS: "converter",
     Group.TRANSFORMS: "transformation",
@@ -105,7 +66,7 @@ class Plugins:
         from connectx.data.transforms.api import Predicate, Transform
 
         if isinstance(cls, type) and issubclass(cls, (Transform, Predicate)):
-            name = cls.java_class or _path_of(cls)
+            name = public_name(cls)
             self._registered_others[name] = cls
             return name
         if not (isinstance(cls, type) and issubclass(cls, (SourceConnector, SinkConnector))):
@@ -113,7 +74,7 @@ class Plugins:
                 f"{cls!r} cannot be a connector.class.",
                 next_step="Give a subclass of connectx.SourceConnector or connectx.SinkConnector.",
             )
-        name = _path_of(cls)
+        name = path_of(cls)
         self._registered[name] = cls
         return name
 
@@ -132,21 +93,19 @@ class Plugins:
         name = name.strip()
         if name in self._registered:
             return self._registered[name]
-        found, reason = _load(_provided_path(name) or name)
-        matches = [cls for key, cls in self._registered.items() if key.rpartition(".")[2] in (name, f"{name}Connector")]
-        if found is None:
-            matches = matches or self._installed.named(Group.CONNECTORS, name)
-        if found is None and len(matches) == 1:
-            found = matches[0]
+        matches = self._installed.named(Group.CONNECTORS, name) or [
+            cls for key, cls in self._registered.items() if key.rpartition(".")[2] in (name, f"{name}Connector")
+        ]
+        found, reason = (matches[0], "") if matches else _find(self._installed, Group.CONNECTORS, name)
         if len(matches) > 1:
-            names = ", ".join(sorted(map(_path_of, matches)))
+            names = ", ".join(sorted(map(path_of, matches)))
             raise PluginNotFoundError(
                 f"More than one connector matches alias {name}. Please use full package and class name instead. "
                 f"Classes found: {names}"
             )
         if isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector)):
             return found
-        known = ", ".join([*_PROVIDED, *self._installed.listed(Group.CONNECTORS), *sorted(self._registered)])
+        known = ", ".join([*self._installed.listed(Group.CONNECTORS), *sorted(self._registered)])
         raise PluginNotFoundError(
             "Failed to find any class that implements Connector and which name matches "
             f"{name}, available connectors are: {known}{reason}"
@@ -208,19 +167,15 @@ class Plugins:
             PluginNotFoundError: there is none, in Kafka Connect's words.
         """
         from connectx.data.converter import Converter
-        from connectx.data.converters import CONVERTERS
 
         name = name.strip()
-        for cls in CONVERTERS:
-            if name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"), _path_of(cls)):
-                return cls
         found, reason = _find(self._installed, Group.CONVERTERS, name)
         if isinstance(found, type) and issubclass(found, Converter):
             return found
-        others = self._installed.listed(Group.CONVERTERS)
+        known = ", ".join(map(public_name, self._installed.listed(Group.CONVERTERS).values()))
         raise PluginNotFoundError(
             f"Failed to find any class that implements Converter and which name matches {name}, available converters "
-            f"are: {', '.join([*(cls.java_class for cls in CONVERTERS), *others])}{reason}"
+            f"are: {known}{reason}"
         )
 
     def converter(self, side: str, connector_config: Mapping[str, str | None], worker: WorkerConfig) -> Converter:
@@ -274,8 +229,11 @@ class Plugins:
         Raises:
             PluginNotFoundError: there is none, or it cannot be used.
         """
-        group = Group.TRANSFORMS if kind is TRANSFORMS else Group.PREDICATES
-        return plugin_class(kind, name, self._registered_others, partial(_find, self._installed, group))
+        return plugin_class(kind, name, self._registered_others, partial(_find, self._installed, _group_of(kind)))
+
+    def transform_names(self, kind: Kind) -> list[str]:
+        """Names of the installed transformations or predicates, sorted."""
+        return sorted(map(public_name, self._installed_classes(_group_of(kind))))
 
     def chain(self, connector_config: Mapping[str, str | None]) -> Chain:
         """The transformations of a connector.
@@ -316,58 +274,27 @@ class Plugins:
 
     def describe(self, *, connectors_only: bool = True) -> list[PluginDescription]:
         """Plugins that can be named without a path, sorted by class name."""
-        installed = self._installed.listed(Group.CONNECTORS)
-        classes = [self.connector_class(name) for name in _PROVIDED] + list(self._registered.values())
-        described = [_of_package(str(type_of(cls)), alias, cls) for alias, cls in installed.items()]
-        described += [
-            PluginDescription(
-                cls=cls,
-                java_class=_JAVA_CLASSES.get(cls.__name__) if _is_provided(cls) else None,
-                type=str(type_of(cls)),
-                version=cls.version,
-                aliases=(cls.__name__, f"{cls.__name__}Connector") if _is_provided(cls) else (cls.__name__,),
-            )
-            for cls in classes
-        ]
+        classes: list[Any] = [*self._installed_classes(Group.CONNECTORS), *self._registered.values()]
+        described = [PluginDescription.of(cls, str(type_of(cls))) for cls in classes]
         if not connectors_only:
-            from connectx.data.converters import CONVERTERS
+            for group, plugin_type in _TYPES.items():
+                described += [PluginDescription.of(cls, plugin_type) for cls in self._installed_classes(group)]
+        return sorted(described, key=lambda plugin: plugin.name)
 
-            described += [
-                PluginDescription(cls, cls.java_class, "converter", None, (cls.__name__.removesuffix("Converter"),))
-                for cls in CONVERTERS
-            ]
-            for kind in (TRANSFORMS, PREDICATES):
-                described += [
-                    PluginDescription(cls, java_name, kind.base.lower(), None, (java_name.rpartition(".")[2],))
-                    for java_name, cls in provided(kind).items()
-                ]
-            described += [
-                _of_package(plugin_type, alias, cls)
-                for group, plugin_type in _TYPES.items()
-                for alias, cls in self._installed.listed(group).items()
-            ]
-        return sorted(described, key=class_name)
-
-
-def _of_package(plugin_type: str, alias: str, cls: Any) -> PluginDescription:
-    """A plugin of another package, whose class may lack what is optional."""
-    java_class, version = getattr(cls, "java_class", None), getattr(cls, "version", None)
-    return PluginDescription(cls, java_class, plugin_type, version, (alias,))
+    def _installed_classes(self, group: Group) -> list[type]:
+        """Classes of a group, each once; in place of a transformation that has variants these."""
+        found = self._installed.listed(group).values()
+        return list(dict.fromkeys(one for cls in found for one in [*with_variants(cls)][1:] or [cls]))
 
 
 def is_importable(cls: type) -> bool:
     """Whether another process finds this class by its name: not one of a notebook, a script or a function."""
-    return cls.__module__ != "__main__" and _load(_path_of(cls))[0] is cls
+    return cls.__module__ != "__main__" and _load(path_of(cls))[0] is cls
 
 
 def type_of(cls: type[Connector]) -> ConnectorType:
     """Source or sink."""
     return ConnectorType.SOURCE if issubclass(cls, SourceConnector) else ConnectorType.SINK
-
-
-def class_name(plugin: PluginDescription) -> str:
-    """Name of a plugin in REST: the Java class that it replaces, otherwise its dotted path."""
-    return plugin.java_class or _path_of(plugin.cls)
 
 
 def task_class(cls: type[Connector]) -> type[SourceTask] | type[SinkTask]:
@@ -381,7 +308,7 @@ def task_class(cls: type[Connector]) -> type[SourceTask] | type[SinkTask]:
     if isinstance(found, type) and issubclass(found, wanted):
         return found
     raise PluginNotFoundError(
-        f"Connector {_path_of(cls)} has no task class.",
+        f"Connector {path_of(cls)} has no task class.",
         next_step=f"Set task_class, or nest a class Task, to a subclass of {wanted.__name__}.",
     )
 
@@ -391,27 +318,14 @@ def task_properties(
 ) -> dict[str, str]:
     """A task's configuration as it goes to the config topic (Kafka Connect: Worker.connectorTaskConfigs).
 
-    Adds `task.class`, and `topics` or `topics.regex` of sinks. The file connectors keep Java's names of task classes.
+    Adds `task.class`, and `topics` or `topics.regex` of sinks.
     """
-    java_name = _JAVA_TASKS.get(cls.__name__) if _is_provided(cls) else None
-    properties = {**task_config, "task.class": java_name or _path_of(task_class(cls))}
+    properties = {**task_config, "task.class": public_name(task_class(cls))}
     for name in ("topics", "topics.regex"):
         given = connector_config.get(name)
         if given is not None:
             properties[name] = given
     return properties
-
-
-def _provided_path(name: str) -> str | None:
-    name = _OTHER_NAMES.get(name, name)
-    for alias, path in _PROVIDED.items():
-        if name in (alias, f"{alias}Connector", _JAVA_CLASSES.get(alias)):
-            return path
-    return None
-
-
-def _is_provided(cls: type[Connector]) -> bool:
-    return _PROVIDED.get(cls.__name__) == f"{cls.__module__}:{cls.__qualname__}"
 
 
 def worker_config(config: Mapping[str, Any]) -> WorkerConfig:
@@ -431,12 +345,14 @@ def worker_config(config: Mapping[str, Any]) -> WorkerConfig:
 
 def _find(installed: InstalledPlugins, group: Group, name: str) -> tuple[Any, str]:
     """As `_load`, for the names of installed plugins, too."""
-    found = installed.named(group, name)
-    return (found[0], "") if found else _load(name)
+    if named := installed.named(group, name):
+        return named[0], ""
+    found, reason = _load(name)
+    return found or installed.replacing(group, name), reason
 
 
-def _path_of(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+def _group_of(kind: Kind) -> Group:
+    return Group.TRANSFORMS if kind is TRANSFORMS else Group.PREDICATES
 
 
 def _load(path: str) -> tuple[Any, str]:

@@ -5,11 +5,12 @@ Mirrors what Kafka Connect's ConnectorConfig does with `transforms` and `predica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
+from connectx.model.class_names import public_name
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.worker_config import with_prefix
 
@@ -36,13 +37,6 @@ PREDICATES: Final = Kind("predicates", "Predicates", "Predicate", "Predicate")
 Load = Callable[[str], tuple[Any, str]]
 
 
-def provided(kind: Kind) -> Mapping[str, type]:
-    """Classes that connectx provides, by Java class name."""
-    from connectx.data.transforms import provided as classes
-
-    return classes.TRANSFORMS if kind is TRANSFORMS else classes.PREDICATES
-
-
 def plugin_class(
     kind: Kind, name: str, registered: Mapping[str, type], load: Load
 ) -> type[Transform] | type[Predicate]:
@@ -52,18 +46,8 @@ def plugin_class(
         PluginNotFoundError: there is none, or it cannot be used; in Kafka Connect's words.
     """
     from connectx.data.transforms.api import Predicate, Transform
-    from connectx.data.transforms.provided import ABSTRACT
 
     name = name.strip()
-    for java_name, cls in provided(kind).items():
-        if name in (java_name, java_name.rpartition(".")[2]):
-            return cls
-    if kind is TRANSFORMS:
-        for java_name, variants in ABSTRACT.items():
-            if name in (java_name, java_name.rpartition(".")[2]):
-                raise PluginNotFoundError(
-                    f"Transformation is abstract and cannot be created. Did you mean {', '.join(variants)}?"
-                )
     found, reason = registered.get(name), ""
     if found is None:
         found, reason = load(name)
@@ -71,6 +55,9 @@ def plugin_class(
         raise PluginNotFoundError(f"Class {name} could not be found.{reason}")
     if not (isinstance(found, type) and issubclass(found, Transform if kind is TRANSFORMS else Predicate)):
         raise PluginNotFoundError(f"Not a {kind.base}")
+    if issubclass(found, Transform) and (variants := found.variants()):
+        names = ", ".join(map(public_name, variants))
+        raise PluginNotFoundError(f"Transformation is abstract and cannot be created. Did you mean {names}?")
     return found
 
 
@@ -79,8 +66,8 @@ def aliases(kind: Kind, config: Mapping[str, str | None]) -> list[str]:
     return [alias for alias in dict.fromkeys(part.strip() for part in (config.get(kind.key) or "").split(",")) if alias]
 
 
-def type_definition(kind: Kind, alias: str) -> ConfigDef:
-    """The key `type` of an alias."""
+def type_definition(kind: Kind, alias: str, recommended: Sequence[str]) -> ConfigDef:
+    """The key `type` of an alias, with classes to choose from."""
     return ConfigDef().define(
         f"{kind.key}.{alias}.type",
         "CLASS",
@@ -90,7 +77,7 @@ def type_definition(kind: Kind, alias: str) -> ConfigDef:
         width="LONG",
         order=0,
         display_name=f"{kind.base} type for {alias}",
-        recommended=sorted(provided(kind)),
+        recommended=recommended,
     )
 
 

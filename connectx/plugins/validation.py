@@ -246,7 +246,7 @@ class _Validation:
         for alias in aliases:
             prefix = f"{kind.key}.{alias}."
             name, given = f"{prefix}type", self.config.get(f"{prefix}type")
-            self._take(type_definition(kind, alias))
+            self._take(type_definition(kind, alias, self.plugins.transform_names(kind)))
             if given is None:
                 continue
             try:

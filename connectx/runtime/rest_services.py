@@ -29,9 +29,10 @@ from connectx.model.payloads import OffsetsAltered
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import PluginDescription, SourceConnector
+from connectx.plugins.api import SourceConnector
 from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
-from connectx.plugins.registry import Plugins, class_name
+from connectx.plugins.description import PluginDescription
+from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
 from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
 from connectx.rest.services import API_VERSION
@@ -280,7 +281,7 @@ class RestServices:
 
 
 def _plugin(plugin: PluginDescription) -> Plugin:
-    shown: Plugin = {"class": class_name(plugin), "type": plugin.type}
+    shown: Plugin = {"class": plugin.name, "type": plugin.type}
     if plugin.version:
         shown["version"] = plugin.version
     return shown

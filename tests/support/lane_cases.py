@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from connectx.data.connect_schema import SchemaName, described
 from connectx.data.transforms.columns import HEADERS
-from connectx.data.transforms.provided import PACKAGE, PREDICATES, TRANSFORMS
+from tests.support.shipped import PACKAGE, PREDICATES, TRANSFORMS
 
 TOPIC: Final = "rows"
 NAME: Final = SchemaName("com.acme.Row", 2)

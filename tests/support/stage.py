@@ -25,7 +25,7 @@ from connectx.history.log import EventLog
 from connectx.model.configdef import ConfigInfos
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.registry import Plugins, class_name
+from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
 from connectx.views import Listed
 from tests.support.histories import START_MS, transition
@@ -114,7 +114,7 @@ class StagedCluster:
         }
 
     def plugins(self) -> list[dict[str, Any]]:
-        return [{"class": class_name(found), "type": found.type} for found in self._plugins.describe()]
+        return [{"class": found.name, "type": found.type} for found in self._plugins.describe()]
 
     def validate(self, config: dict[str, str]) -> ConfigInfos:
         return validate_connector(self._plugins, config, self._config)

@@ -49,6 +49,7 @@ _NO_STREAM: Final = "All rows were read, and snapshot.mode=initial_only reads no
 class PostgresCdcSource(SourceConnector):
     """Reads changes of tables of PostgreSQL from a logical replication slot; one task."""
 
+    java_class = "io.debezium.connector.postgresql.PostgresConnector"
     version = VERSION
     config = CONFIG
     requires = (("postgres", "adbc_driver_postgresql"),)

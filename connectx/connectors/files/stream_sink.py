@@ -27,6 +27,7 @@ _READ_BYTES = 1 << 20
 class FileStreamSink(SinkConnector):
     """Appends the values of topics to one file (Kafka Connect: FileStreamSinkConnector)."""
 
+    java_class = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     version = "4.3.0"
     config = ConfigDef().define(
         "file",
@@ -49,6 +50,8 @@ class FileStreamSink(SinkConnector):
 
     class Task(SinkTask):
         """Several tasks may append to the same file: a batch is one write."""
+
+        java_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
             """Open the file for appending, and end a line that a crash has cut.

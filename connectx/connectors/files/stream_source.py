@@ -33,6 +33,7 @@ _LEAST_BYTES = 64 * 1024
 class FileStreamSource(SourceConnector):
     """Reads one file, line by line, from one task (Kafka Connect: FileStreamSourceConnector)."""
 
+    java_class = "org.apache.kafka.connect.file.FileStreamSourceConnector"
     version = "4.3.0"
     config = with_rotation(
         ConfigDef()
@@ -87,6 +88,8 @@ class FileStreamSource(SourceConnector):
 
     class Task(SourceTask):
         """Source partition `{"filename": <file as configured>}`, source offset `{"position": <bytes>}`."""
+
+        java_class = "org.apache.kafka.connect.file.FileStreamSourceTask"
 
         def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
             """Take the configuration; the file itself may come later."""

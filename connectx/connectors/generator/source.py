@@ -56,6 +56,7 @@ def _known_schema(text: Any) -> str | None:
 class Generator(SourceConnector):
     """Makes rows. With several tasks, task t of n makes the ids t, t + n, t + 2n, ..."""
 
+    other_names = ("io.confluent.kafka.connect.datagen.DatagenConnector",)
     version = VERSION
     config = (
         ConfigDef()

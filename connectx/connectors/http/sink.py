@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 class HttpSink(SinkConnector):
     """Sends records to a web service, at least once."""
 
+    java_class = "io.confluent.connect.http.HttpSinkConnector"
     version = VERSION
     config = CONFIG
 

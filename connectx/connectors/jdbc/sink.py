@@ -46,6 +46,7 @@ _READ_ROWS: Final = 50_000
 class JdbcSink(SinkConnector):
     """Writes topics to tables of a database, exactly once."""
 
+    java_class = "io.confluent.connect.jdbc.JdbcSinkConnector"
     version = VERSION
     config = CONFIG
 
@@ -272,6 +273,7 @@ def _postgres_config() -> ConfigDef:
 class PostgresSink(JdbcSink):
     """A JdbcSink for PostgreSQL that tries again until the database can be used."""
 
+    other_names = ("connectx.connectors.postgres.sink.PostgresSink",)
     requires = (("postgres", "adbc_driver_postgresql"),)
     config = _postgres_config()
 

@@ -59,6 +59,7 @@ _MUCH_BYTES: Final = 1 << 20
 class JdbcSource(SourceConnector):
     """Reads tables of SQLite, PostgreSQL, DuckDB, MySQL or MariaDB, exactly once in all modes but bulk."""
 
+    java_class = "io.confluent.connect.jdbc.JdbcSourceConnector"
     version = VERSION
     config = CONFIG
 

@@ -7,12 +7,15 @@ run in the worker, for small and large slices alike, and never see converters, K
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from connectx.model.configdef import ConfigDef
 from connectx.views import Form, Shown, plugin_form
+
+KAFKA: Final = "org.apache.kafka.connect.transforms."
+"""Java package of Kafka Connect's transformations."""
 
 
 class Transform(Shown):
@@ -34,6 +37,11 @@ class Transform(Shown):
     version: ClassVar[str | None] = None
     reads: ClassVar[tuple[str, ...]] = ("key", "value", "topic")
     """Columns that it reads or changes. Where that is neither value nor topic, a sink's values keep their own types."""
+
+    @classmethod
+    def variants(cls) -> tuple[type[Transform], ...]:
+        """Classes that configurations name in place of this one, such as $Key and $Value. Default: none."""
+        return ()
 
     varied: frozenset[str] = frozenset()
     """Which of key and value have no schemas: a field that no record of a table has may be in the next one's."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, default_of, default_value, described
+from connectx.data.transforms.api import KAFKA
 from connectx.data.transforms.columns import name_of, replaced
 from connectx.data.transforms.fields import SideTransform
 from connectx.data.transforms.texts import as_text
@@ -59,6 +60,7 @@ def _spec_problem(value: Any) -> str | None:
 class Cast(SideTransform):
     """Casts fields, or the whole."""
 
+    java_class = f"{KAFKA}Cast"
     config = (
         ConfigDef()
         .define(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, SchemaName
-from connectx.data.transforms.api import Transform
+from connectx.data.transforms.api import KAFKA, Transform
 from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, name_of, replaced, require_all
 from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
@@ -32,14 +33,28 @@ class SideTransform(Transform):
 
     side: ClassVar[str] = "value"
 
+    @classmethod
+    def variants(cls) -> tuple[type[Transform], ...]:
+        """$Key and $Value."""
+        base: Any = cls
+        return () if "$" in cls.__name__ else (_variant(base, "key"), _variant(base, "value"))
+
     def fields(self, table: pa.Table, purpose: str) -> Fields:
         """Fields of this variant's side."""
         return Fields(table, self.side, purpose, self.varied)
 
 
+@cache
+def _variant(cls: Any, side: str) -> type[SideTransform]:
+    suffix = f"${side.title()}"
+    given = {"side": side, "reads": (side,), "java_class": f"{cls.java_class}{suffix}", "__doc__": cls.__doc__}
+    return type(f"{cls.__name__}{suffix}", (cls,), given)
+
+
 class InsertField(SideTransform):
     """Adds attributes of the record, or a fixed text, as fields."""
 
+    java_class = f"{KAFKA}InsertField"
     config = (
         ConfigDef()
         .define("topic.field", str, None, doc=f"Field for the topic. {_OPTIONALITY}")
@@ -92,6 +107,7 @@ def _pairs_problem(value: Any) -> str | None:
 class ReplaceField(SideTransform):
     """Leaves fields out or renames them."""
 
+    java_class = f"{KAFKA}ReplaceField"
     config = (
         ConfigDef()
         .define("exclude", list, [], doc="Fields to leave out; goes before include.")
@@ -128,6 +144,7 @@ class ReplaceField(SideTransform):
 class MaskField(SideTransform):
     """Puts the empty value of its type, or a replacement, in the place of what a field holds."""
 
+    java_class = f"{KAFKA}MaskField"
     config = (
         ConfigDef()
         .define("fields", list, importance="HIGH", doc="Fields to mask.", validator=NOT_EMPTY)
@@ -197,6 +214,7 @@ def _empty(kind: pa.DataType) -> pa.Scalar:
 class ValueToKey(Transform):
     """Makes a key of fields of the value."""
 
+    java_class = f"{KAFKA}ValueToKey"
     reads = ("key", "value")
     config = (
         ConfigDef()
@@ -215,6 +233,7 @@ class ValueToKey(Transform):
 class ExtractField(SideTransform):
     """Puts one field in the place of the whole."""
 
+    java_class = f"{KAFKA}ExtractField"
     config = (
         ConfigDef()
         .define("field", str, doc="Field to take.")
@@ -265,6 +284,7 @@ def _path(text: str) -> list[str]:
 class HoistField(SideTransform):
     """Makes the whole the only field of a struct."""
 
+    java_class = f"{KAFKA}HoistField"
     config = ConfigDef().define("field", str, doc="Name of the field.")
 
     def apply(self, table: pa.Table) -> pa.Table:
@@ -277,6 +297,7 @@ class HoistField(SideTransform):
 class Flatten(SideTransform):
     """Puts the fields of nested structs beside the others, under joined names."""
 
+    java_class = f"{KAFKA}Flatten"
     config = ConfigDef().define("delimiter", str, ".", doc="What to put between names.")
 
     def apply(self, table: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import SchemaName
-from connectx.data.transforms.api import Predicate, Transform
+from connectx.data.transforms.api import KAFKA, Predicate, Transform
 from connectx.data.transforms.columns import HEADERS, replaced, require_all, spread
 from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
 from connectx.data.transforms.texts import as_text
@@ -26,6 +26,7 @@ from connectx.model.validators import non_empty, one_of, valid_regex
 class HeaderFrom(SideTransform):
     """Copies or moves fields to headers."""
 
+    java_class = f"{KAFKA}HeaderFrom"
     config = (
         ConfigDef()
         .define("fields", list, importance="HIGH", doc="Fields to copy or move.", validator=NOT_EMPTY)
@@ -69,6 +70,7 @@ class HeaderFrom(SideTransform):
 class InsertHeader(Transform):
     """Adds a header with a fixed value."""
 
+    java_class = f"{KAFKA}InsertHeader"
     reads = ("headers",)
     config = (
         ConfigDef()
@@ -85,6 +87,7 @@ class InsertHeader(Transform):
 class DropHeaders(Transform):
     """Takes headers away by name."""
 
+    java_class = f"{KAFKA}DropHeaders"
     reads = ("headers",)
     config = ConfigDef().define(
         "headers", list, importance="HIGH", doc="Names of headers to take away.", validator=NOT_EMPTY
@@ -119,6 +122,7 @@ def with_header(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 class TopicNameMatches(Predicate):
     """True for records of topics that a regular expression matches as a whole."""
 
+    java_class = f"{KAFKA}predicates.TopicNameMatches"
     reads = ()
     config = ConfigDef().define("pattern", str, doc="What the topic has to match.", validator=valid_regex())
 
@@ -132,6 +136,7 @@ class TopicNameMatches(Predicate):
 class HasHeaderKey(Predicate):
     """True for records that have a header of that name."""
 
+    java_class = f"{KAFKA}predicates.HasHeaderKey"
     reads = ()
     config = ConfigDef().define("name", str, doc="Name of the header.", validator=non_empty())
 
@@ -145,6 +150,7 @@ class HasHeaderKey(Predicate):
 class RecordIsTombstone(Predicate):
     """True for records without a value."""
 
+    java_class = f"{KAFKA}predicates.RecordIsTombstone"
     reads = ()
 
     def test(self, table: pa.Table) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
-from connectx.data.transforms.api import Transform
+from connectx.data.transforms.api import KAFKA, Transform
 from connectx.data.transforms.columns import TIME, TIMESTAMP, name_of, replaced
 from connectx.data.transforms.date_format import DateFormat
 from connectx.data.transforms.fields import SideTransform
@@ -33,6 +33,7 @@ _GROUP: Final = re.compile(r"\\(.)|\$(\d+)|\$\{(\w+)\}|([\\$])")
 class Filter(Transform):
     """Drops every record that it is applied to; its predicate selects them."""
 
+    java_class = f"{KAFKA}Filter"
     reads = ()
 
     def apply(self, table: pa.Table) -> pa.Table:
@@ -43,6 +44,7 @@ class Filter(Transform):
 class RegexRouter(Transform):
     """Renames topics that a regular expression matches as a whole."""
 
+    java_class = f"{KAFKA}RegexRouter"
     reads = ("topic",)
     config = (
         ConfigDef()
@@ -107,6 +109,7 @@ _DATE_FORMAT: Final = Validator(_date_format_problem, "SimpleDateFormat")
 class TimestampRouter(Transform):
     """Puts the time of a record into the name of its topic."""
 
+    java_class = f"{KAFKA}TimestampRouter"
     reads = ("topic",)
     config = (
         ConfigDef()
@@ -147,6 +150,7 @@ class TimestampRouter(Transform):
 class TimestampConverter(SideTransform):
     """Converts times between text, numbers and Connect's Date, Time and Timestamp."""
 
+    java_class = f"{KAFKA}TimestampConverter"
     config = (
         ConfigDef()
         .define("field", str, "", importance="HIGH", doc="The field with the time; empty when the whole is a time.")

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from connectx.data.connect_schema import SchemaName
+from connectx.data.transforms.api import KAFKA
 from connectx.data.transforms.fields import SideTransform
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
@@ -19,6 +20,7 @@ from connectx.model.configdef import ConfigDef
 class SetSchemaMetadata(SideTransform):
     """Sets the name, the version, or both of the schema of keys or values."""
 
+    java_class = f"{KAFKA}SetSchemaMetadata"
     config = (
         ConfigDef()
         .define("schema.name", str, None, importance="HIGH", doc="Schema name to set, such as com.acme.Order.")

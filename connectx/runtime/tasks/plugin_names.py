@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from connectx.model.class_names import public_name
+
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
     from connectx.data.headers import HeaderConverter
@@ -61,11 +63,11 @@ def plugins_of(setup: TaskSetup, connector_class: str, connector_type: str) -> T
             "connector-class": connector_class,
             "connector-type": connector_type,
             "connector-version": setup.version or "",
-            "task-class": name_of(type(setup.plugin)),
+            "task-class": public_name(type(setup.plugin)),
             "task-version": setup.version or "",
-            "key-converter-class": name_of(type(key)),
+            "key-converter-class": public_name(type(key)),
             "key-converter-version": _version(type(key)),
-            "value-converter-class": name_of(type(value)),
+            "value-converter-class": public_name(type(value)),
             "value-converter-version": _version(type(value)),
             "header-converter-class": header.name,
             "header-converter-version": "",
@@ -79,13 +81,8 @@ def plugins_of(setup: TaskSetup, connector_class: str, connector_type: str) -> T
     )
 
 
-def name_of(cls: type) -> str:
-    """The Java class that a class replaces, otherwise its dotted path."""
-    return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
-
-
 def _named(cls: type) -> tuple[str, str]:
-    return name_of(cls), _version(cls)
+    return public_name(cls), _version(cls)
 
 
 def _version(cls: type) -> str:

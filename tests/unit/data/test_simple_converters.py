@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.converter import Converter
-from connectx.data.converters import CONVERTERS, decode, encode
+from connectx.data.converters import decode, encode
 from connectx.data.simple import (
     BooleanConverter,
     ByteArrayConverter,
@@ -23,6 +23,7 @@ from connectx.data.simple import (
     StringConverter,
 )
 from connectx.errors.plugins import ConfigError, ConversionError
+from tests.support.shipped import CONVERTERS
 
 
 def written(values: pa.Array, converter: Converter) -> list[bytes | None]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from connectx.errors.plugins import PluginNotFoundError
+from connectx.model.class_names import path_of
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.discovery import Group, InstalledPlugins
-from connectx.plugins.registry import Plugins, class_name, worker_config
+from connectx.plugins.registry import Plugins, worker_config
 from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS
 
 MODULE = """
@@ -20,6 +25,8 @@ from connectx.plugins.config_providers import ConfigProvider
 
 class TinyTicks(cx.SourceConnector):
     version = "1.2"
+    java_class = "org.example.JavaTicks"
+    other_names = ("old.ticks.Ticks",)
     config = cx.ConfigDef()
     class Task(cx.SourceTask):
         pass
@@ -71,7 +78,17 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 pytestmark = pytest.mark.usefixtures("tiny")
 
 
-@pytest.mark.parametrize("name", ["ticks", "TinyTicks", "tiny_plugins.TinyTicks", "tiny_plugins:TinyTicks"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ticks",
+        "TinyTicks",
+        "tiny_plugins.TinyTicks",
+        "tiny_plugins:TinyTicks",
+        "org.example.JavaTicks",
+        "old.ticks.Ticks",
+    ],
+)
 def test_a_connector_of_another_package_has_its_alias_and_the_names_of_its_class(name: str) -> None:
     assert Plugins().connector_class(name).__name__ == "TinyTicks"
 
@@ -92,18 +109,16 @@ def test_a_config_provider_of_another_package_resolves_placeholders() -> None:
 
 
 def test_plugins_of_another_package_are_listed_with_the_shipped_ones() -> None:
-    listed = {
-        class_name(one): (one.type, one.version, one.aliases) for one in Plugins().describe(connectors_only=False)
-    }
-    assert {name: listed[name] for name in listed if "iny" in name} == {
-        "tiny_plugins.TinyTicks": ("source", "1.2", ("ticks",)),
-        "org.example.TinyText": ("converter", None, ("text",)),
-        "tiny_plugins.TinyTransform": ("transformation", None, ("shift",)),
-        "tiny_plugins.TinyPredicate": ("predicate", None, ("odd",)),
-        "tiny_plugins.TinyVault": ("configprovider", None, ("vault",)),
+    listed = {one.name: (one.type, one.version) for one in Plugins().describe(connectors_only=False)}
+    assert {name: listed[name] for name in listed if "iny" in name or "example" in name} == {
+        "org.example.JavaTicks": ("source", "1.2"),
+        "org.example.TinyText": ("converter", None),
+        "tiny_plugins.TinyTransform": ("transformation", None),
+        "tiny_plugins.TinyPredicate": ("predicate", None),
+        "tiny_plugins.TinyVault": ("configprovider", None),
     }
     assert "connectx.connectors.generator.source.Generator" in listed
-    assert "tiny_plugins.TinyTicks" in [class_name(one) for one in Plugins().describe()]
+    assert "org.example.JavaTicks" in [one.name for one in Plugins().describe()]
 
 
 def test_a_broken_entry_point_is_one_warning_with_its_name_and_the_others_are_used(
@@ -111,7 +126,7 @@ def test_a_broken_entry_point_is_one_warning_with_its_name_and_the_others_are_us
 ) -> None:
     installed = InstalledPlugins()
     with caplog.at_level(logging.WARNING):
-        assert list(installed.listed(Group.CONNECTORS)) == ["ticks"]
+        assert [alias for alias in installed.listed(Group.CONNECTORS) if alias.islower()] == ["ticks"]
         assert installed.named(Group.CONNECTORS, "broken") == []
     broken, wrong = sorted(record.getMessage() for record in caplog.records)
     assert broken.startswith(
@@ -122,3 +137,41 @@ def test_a_broken_entry_point_is_one_warning_with_its_name_and_the_others_are_us
         PluginNotFoundError, match=r"available connectors are: .*Generator, HttpSink, .*SparkSink, SparkSource, ticks"
     ):
         Plugins().connector_class("broken")
+
+
+def test_a_thread_that_asks_while_another_imports_the_class_gets_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importing, asked = threading.Event(), threading.Event()
+    monkeypatch.setattr(importlib.metadata, "test_events", (importing, asked), raising=False)
+    head = "import importlib.metadata\nstarted, asked = importlib.metadata.test_events\nstarted.set()\nasked.wait(30)\n"
+    (tmp_path / "tiny_plugins.py").write_text(head + MODULE)
+    monkeypatch.delitem(sys.modules, "tiny_plugins", raising=False)
+    installed = InstalledPlugins()
+
+    def ask() -> list[str]:
+        importing.wait(30)
+        asked.set()
+        return [cls.__name__ for cls in installed.named(Group.CONNECTORS, "ticks")]
+
+    with ThreadPoolExecutor(8) as threads:
+        first = threads.submit(installed.named, Group.CONNECTORS, "ticks")
+        others = [threads.submit(ask) for _ in range(7)]
+        assert [cls.__name__ for cls in first.result(60)] == ["TinyTicks"]
+        assert [other.result(60) for other in others] == [["TinyTicks"]] * 7
+
+
+def test_without_an_installed_connectx_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "site-packages" not in path])
+    with pytest.raises(PluginNotFoundError, match="pip install") as caught:
+        InstalledPlugins().named(Group.CONNECTORS, "Generator")
+    assert caught.value.code == "plugin_not_found"
+
+
+def test_a_subclass_is_not_what_its_base_stands_in_for() -> None:
+    class Mine(Plugins().connector_class("FileStreamSource")):  # type: ignore[misc]
+        pass
+
+    plugins = Plugins()
+    plugins.register(Mine)
+    assert [one.name for one in plugins.describe() if one.cls is Mine] == [path_of(Mine)]

@@ -16,7 +16,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SinkConnector, SinkTask, SourceConnector, SourceTask
-from connectx.plugins.registry import Plugins, class_name, task_properties
+from connectx.plugins.registry import Plugins, task_properties
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
 
@@ -209,11 +209,11 @@ def test_a_connectors_own_converter_comes_with_its_own_settings_only() -> None:
 def test_what_is_there_can_be_listed() -> None:
     plugins = Plugins()
     plugins.register(Ticks)
-    listed = {class_name(plugin): plugin.type for plugin in plugins.describe()}
+    listed = {plugin.name: plugin.type for plugin in plugins.describe()}
     assert listed["org.apache.kafka.connect.file.FileStreamSinkConnector"] == "sink"
     assert listed["connectx.connectors.generator.source.Generator"] == "source"
     assert listed[f"{__name__}.Ticks"] == "source"
-    everything = {class_name(plugin): plugin.type for plugin in plugins.describe(connectors_only=False)}
+    everything = {plugin.name: plugin.type for plugin in plugins.describe(connectors_only=False)}
     assert everything["org.apache.kafka.connect.storage.StringConverter"] == "converter"
     assert listed.items() <= everything.items()
 

@@ -155,7 +155,7 @@ def test_a_chain_is_what_the_configuration_says_in_its_order() -> None:
 
 
 def test_transformations_and_predicates_are_listed_with_their_java_names() -> None:
-    listed = {(plugin.java_class, plugin.type) for plugin in Plugins().describe(connectors_only=False)}
+    listed = {(plugin.name, plugin.type) for plugin in Plugins().describe(connectors_only=False)}
     assert (f"{JAVA}Cast$Key", "transformation") in listed
     assert (f"{JAVA}predicates.HasHeaderKey", "predicate") in listed
     assert "field" in Plugins().config_of(f"{JAVA}HoistField$Key")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from connectx.model.class_names import path_of
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.runtime.tasks.record_errors import RecordErrors, log_text
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
@@ -85,7 +86,7 @@ class SinkContext:
         if self._dead_letters is None or self.records is None or self.records.raw is None or row is None:
             return
         cls = type(self._setup.plugin)
-        letter = DeadLetter(row, "TASK_PUT", f"{cls.__module__}.{cls.__qualname__}", error)
+        letter = DeadLetter(row, "TASK_PUT", path_of(cls), error)
         self._dead_letters.report(self.records.raw, [letter])
         if self._setup.plugin.exactly_once:
             self._dead_letters.flush()

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from connectx.data.converters import decode
 from connectx.data.headers import HEADERS
 from connectx.data.transforms.chain import in_order
-from connectx.runtime.tasks.plugin_names import name_of
+from connectx.model.class_names import public_name
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -117,7 +117,7 @@ class Conversion:
                     BadRecord(
                         failure.row if numbers is None else numbers[failure.row],
                         "TRANSFORMATION",
-                        name_of(failure.transform),
+                        public_name(failure.transform),
                         failure.message,
                     )
                     for failure in made.failures
@@ -128,9 +128,9 @@ class Conversion:
     def _stage(self, cause: str) -> tuple[str, str]:
         """Kafka Connect's stage of a converter's error, and the class at work."""
         if cause.startswith("Converting the key"):
-            return "KEY_CONVERTER", name_of(type(self.key_converter))
+            return "KEY_CONVERTER", public_name(type(self.key_converter))
         if cause.startswith("Converting the value"):
-            return "VALUE_CONVERTER", name_of(type(self.value_converter))
+            return "VALUE_CONVERTER", public_name(type(self.value_converter))
         return "HEADER_CONVERTER", self.header_converter.name
 
 

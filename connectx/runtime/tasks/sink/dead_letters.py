@@ -22,6 +22,7 @@ from connectx.errors.kafka import KafkaUnreachableError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig
+from connectx.model.class_names import path_of
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.settings import SinkSettings
 from connectx.runtime.tasks.connector_host import trace_of
@@ -188,7 +189,7 @@ class DeadLetterQueue:
             "task.id": self._task.task,
             "stage": letter.stage,
             "class.name": letter.class_name,
-            "exception.class.name": f"{cls.__module__}.{cls.__qualname__}",
+            "exception.class.name": path_of(cls),
             "exception.message": self._masked(error.message if isinstance(error, ConnectxError) else str(error)),
             "exception.stacktrace": self._masked(trace_of(error)),
         }

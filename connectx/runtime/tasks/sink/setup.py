@@ -39,7 +39,7 @@ class SinkSetup:
     Attributes:
         task_config: what the plugin's start gets.
         connector: the connector's class.
-        connector_config: its configuration, `worker_config` that of the worker.
+        connector_config: its configuration.
         conversion: converters and transformations.
         settings: what the connector configures, `loop` what of it the core needs.
         subscription: topics, or one regular expression that starts with ^.
@@ -55,7 +55,6 @@ class SinkSetup:
     version: str | None
     connector: type[SinkConnector]
     connector_config: Mapping[str, str | None]
-    worker_config: WorkerConfig
     task_config: Mapping[str, str]
     conversion: Conversion
     settings: SinkSettings
@@ -113,7 +112,6 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         version=connector.version,
         connector=connector,
         connector_config=config,
-        worker_config=worker,
         task_config={key: value for key, value in order.task_config.items() if value is not None},
         conversion=Conversion.of(plugins, config, worker, plugin),
         settings=settings,

@@ -1,9 +1,9 @@
 """What one of Spark's executors does for a sink task: it reads ranges of offsets, converts them, and lets the plugin
 stage them.
 
-Everything is made of settings there: consumer, converters, transformations and the plugin. It needs the packages that
-the plugin and connectx's fetcher import, and no Spark. Nothing that it does is visible in the target. Bad records and
-messages of the plugin go back to the worker, which reports and commits.
+Consumer and plugin are made of settings there; converters and transformations are copies of the worker's. It needs the
+packages that the plugin and connectx's fetcher import, and no Spark. Nothing that it does is visible in the target. Bad
+records and messages of the plugin go back to the worker, which reports and commits.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import RecordConversionError
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.kafka.fetcher.ranges import read_ranges
+from connectx.model.class_names import path_of
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkTask
-from connectx.plugins.registry import Plugins
+from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTask
+from connectx.plugins.registry import task_class
 from connectx.runtime.tasks.sink.conversion import BadRecord, Conversion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.model.worker_config import WorkerConfig
 
 RESULT_SCHEMA: Final = "part int, result binary"
 """Columns of the frame that a job makes, in Spark's notation; with `row_schema` also `row`, one of both is null."""
@@ -79,7 +79,8 @@ class StagingOrder:
 
     Attributes:
         connector: the connector's class; of a notebook, Spark pickles it by value.
-        config: settings of the connector, `task_config` of the task, `worker` of the worker.
+        task_config: settings of the task.
+        conversion: the worker's converters and transformations.
         consumer: settings of a consumer in librdkafka's spelling.
         parts: ranges of one topic; each is the work of one Spark task.
         value_type: the type that the plugin wants of values.
@@ -92,10 +93,9 @@ class StagingOrder:
 
     task: TaskId
     group_id: str
-    connector: type
-    config: Mapping[str, str | None]
+    connector: type[SinkConnector]
     task_config: Mapping[str, str]
-    worker: WorkerConfig
+    conversion: Conversion
     consumer: Mapping[str, Any]
     parts: Sequence[tuple[TopicPartition, tuple[int, int]]]
     value_type: pa.DataType | None
@@ -168,16 +168,13 @@ class _Staging:
 
     def _run(self) -> None:
         order = self._order
-        plugins = Plugins()
-        if order.connector.__module__ == "__main__":
-            plugins.register(order.connector)
-        plugin = plugins.create_task(order.config)
+        order.connector.check_requirements()
+        plugin = task_class(order.connector)()
         assert isinstance(plugin, SinkTask), "of a sink connector"
-        self._class_name = f"{type(plugin).__module__}.{type(plugin).__qualname__}"
-        conversion = Conversion.of(plugins, order.config, order.worker, plugin)
+        self._class_name = path_of(type(plugin))
         plugin.start(order.task_config, self)
         try:
-            self._result.messages += plugin.stage(order.plan, order.token, self._batches(conversion))
+            self._result.messages += plugin.stage(order.plan, order.token, self._batches(order.conversion))
         finally:
             plugin.stop()
 

@@ -13,7 +13,7 @@ import pytest
 from connectx.data.json.converter import JsonConverter
 from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
-from connectx.data.transforms.provided import PACKAGE, TRANSFORMS
+from tests.support.shipped import PACKAGE, TRANSFORMS
 
 STAMP_MS = 1_483_425_001_864  # 2017-01-03T06:30:01.864Z
 

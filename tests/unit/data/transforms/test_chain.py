@@ -11,9 +11,9 @@ import pytest
 from connectx.data.transforms.api import Predicate, Transform
 from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
-from connectx.data.transforms.provided import PACKAGE, PREDICATES, TRANSFORMS
 from connectx.errors.plugins import TransformError
 from tests.support.profiles import dotted
+from tests.support.shipped import PACKAGE, PREDICATES, TRANSFORMS
 
 
 def rows(values: list[Any], **columns: list[Any]) -> pa.Table:

@@ -21,7 +21,7 @@ from connectx.data.simple import StringConverter
 from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
 from connectx.data.transforms.encoding import transform_and_encode
-from connectx.data.transforms.provided import PACKAGE, TRANSFORMS
+from tests.support.shipped import PACKAGE, TRANSFORMS
 
 ROWS = pa.table({"key": ["k", "l"], "value": pa.array([{"a": 1}, {"a": 2}])})
 NAME = {"schema.name": "com.acme.Order"}

@@ -19,11 +19,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import cloudpickle
 
 from connectx.core.messages import PrepareTask
 from connectx.core.sink import messages as m
 from connectx.data.converter import Converter
-from connectx.data.converters import CONVERTERS, encode_readable
+from connectx.data.converters import encode_readable
 from connectx.data.json.converter import JsonConverter
 from connectx.data.registry.converter import RegistryConverter
 from connectx.data.simple import StringConverter
@@ -47,6 +48,7 @@ from tests.support.json_lines import JsonLines, lines_in, named
 from tests.support.kept_rows import KeptRows, Row
 from tests.support.lane_cases import CHAINS, KINDS, TOPIC, rows
 from tests.support.profiles import STRINGS, dotted
+from tests.support.shipped import CONVERTERS
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.8")
@@ -269,7 +271,7 @@ class InThisProcess:
         return None
 
     def _answers(self, order: Any, end: int, parts: int) -> Any:
-        sent = pickle.loads(pickle.dumps(order))
+        sent = pickle.loads(cloudpickle.dumps(order))
         numbers = [list(range(end * part // parts, end * (part + 1) // parts)) for part in reversed(range(parts))]
         batches = [pa.RecordBatch.from_pydict({"id": each}) for each in numbers]
 

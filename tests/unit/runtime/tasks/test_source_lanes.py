@@ -17,13 +17,11 @@ import pytest
 from pyspark import cloudpickle
 
 from connectx.data.converter import Converter
-from connectx.data.converters import CONVERTERS
 from connectx.data.headers import HeaderConverter
 from connectx.data.json.converter import JsonConverter
 from connectx.data.registry.converter import RegistryConverter
 from connectx.data.transforms.chain import Chain
 from connectx.data.transforms.encoding import Encoded, transform_and_encode
-from connectx.data.transforms.provided import PACKAGE, PREDICATES, TRANSFORMS
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConversionError
 from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, rows_by_topic
@@ -33,6 +31,7 @@ from connectx.protocol.record_batches import decode, finish
 from connectx.runtime.tasks.source import bulk_job
 from connectx.runtime.tasks.source.bulk_job import Recipe, encode_rows
 from tests.support.lane_cases import CHAINS, CONDITIONS, KINDS, SETTINGS, STAMP_MS, TOPIC, cuts, rows
+from tests.support.shipped import CONVERTERS, PACKAGE, PREDICATES, TRANSFORMS
 
 pytestmark = pytest.mark.rule("always.8")
 
