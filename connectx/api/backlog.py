@@ -29,12 +29,12 @@ def backlog(client: RestClient, config: WorkerConfig, connector: str) -> int:
         )
         for entry in client.offsets(connector)
     }
-    behind = 0
+    waiting = 0
     for topic in topics:
         snapshot = take_snapshot(clients, topic)
         for partition, end in snapshot.ends.items():
-            behind += max(0, end - max(snapshot.starts[partition], committed.get((topic, partition), 0)))
-    return behind
+            waiting += max(0, end - max(snapshot.starts[partition], committed.get((topic, partition), 0)))
+    return waiting
 
 
 def topic_sizes(config: WorkerConfig, topics: Sequence[str]) -> dict[str, int]:

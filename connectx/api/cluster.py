@@ -42,10 +42,10 @@ from connectx.plugins.registry import is_importable, worker_config
 from connectx.recording.file import write_recordings
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
-from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.owner import ProcessEnvironment, ProcessWorker
 from connectx.runtime.process.recovery import WorkerRecovery
-from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
+from connectx.runtime.worker import WorkerEnvironment
 from connectx.schema_registry.server import SchemaRegistry
 from connectx.spark.sessions import SparkProvider
 from connectx.views import Row
@@ -325,11 +325,11 @@ class Cluster(FaultVerbs, ConnectCluster):
             recovery = WorkerRecovery(self._config, self._client, self._plugins, url, record, fast)
 
             def make(name: str, config: WorkerConfig) -> WorkerHandle:
-                return ProcessWorker(name, ProcessSurroundings(config, through, url, record, recovery.settle))
+                return ProcessWorker(name, ProcessEnvironment(config, through, url, record, recovery.settle))
         else:
 
             def make(name: str, config: WorkerConfig) -> WorkerHandle:
-                return ThreadWorker(name, Surroundings(config, through, self._plugins, self._spark, record, clock))
+                return ThreadWorker(name, WorkerEnvironment(config, through, self._plugins, self._spark, record, clock))
 
         return Supervisor(self.workers, make, gate, self.events, self._config, clock)
 

@@ -52,7 +52,7 @@ PANELS: Final = "connectx.panels"
 """Group of entry points. Each names a function that makes a live panel of a cluster."""
 
 
-class WorkerFace(Protocol):
+class WorkerView(Protocol):
     """The attributes that workers of all kinds of clusters have."""
 
     @property
@@ -91,7 +91,7 @@ class WorkerFace(Protocol):
 class WorkersFace(Protocol):
     """The workers of any cluster."""
 
-    def __iter__(self) -> Iterator[WorkerFace]: ...
+    def __iter__(self) -> Iterator[WorkerView]: ...
 
     def __len__(self) -> int: ...
 

@@ -19,7 +19,7 @@ from connectx.model.ids import TaskId
 from connectx.model.latencies import Buckets
 
 if TYPE_CHECKING:
-    from connectx.api.connect_cluster import WorkerFace
+    from connectx.api.connect_cluster import WorkerView
 
 _EVERY_S = 0.5
 _LAGS = 100_000
@@ -35,7 +35,7 @@ class Recorder:
         clock: the clock of the history.
     """
 
-    def __init__(self, workers: Iterable[WorkerFace], clock: Clock) -> None:
+    def __init__(self, workers: Iterable[WorkerView], clock: Clock) -> None:
         self._workers = workers
         self._clock = clock
         self._counter = RecordCounter()
@@ -120,7 +120,7 @@ class Recorder:
             self.sample()
 
 
-def running(workers: Iterable[WorkerFace]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def running(workers: Iterable[WorkerView]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Worker, task and live numbers of each instance that exists; of a zombie and its successor the latter is last."""
     for worker in sorted(workers, key=lambda worker: worker.generation or 0):
         for task, metrics in worker.task_metrics.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from connectx.cli.common import At, cluster_command, connector_of, read_json, show_table
-from connectx.cli.plan import Planned, Present, Wanted, plan, planned
+from connectx.cli.plan import Declared, Planned, Present, plan, planned
 from connectx.errors.rest import CommandError, ConnectorNotFoundError
 from connectx.errors.transfer import ImportIncompleteError
 from connectx.history.wording import task_of
@@ -169,7 +169,7 @@ def _connectors(cluster: AttachedCluster) -> list[Row]:
     return [connector.row() for connector in cluster.connectors] or [{"connector": "no connectors"}]
 
 
-def _planned(at: At, wanted: Wanted, there: Present | None) -> Planned:
+def _planned(at: At, wanted: Declared, there: Present | None) -> Planned:
     """What would become of one; a masked value of the file stands for the one that is there."""
     old = there.config if there is not None else {}
     config = at.revealed(wanted.config, old)
@@ -190,7 +190,7 @@ def _present(at: At, name: str) -> Present:
         return Present({}, 0, stopped=True)
 
 
-def _wanted(content: Any, where: str) -> list[Wanted]:
+def _wanted(content: Any, where: str) -> list[Declared]:
     """Connectors of a file: one, a list, an export, or a map of names to configurations."""
     if isinstance(content, dict) and isinstance(content.get("connectors"), list):
         content = content["connectors"]
@@ -202,7 +202,7 @@ def _wanted(content: Any, where: str) -> list[Wanted]:
         if name is None:
             raise CommandError(f"A connector in {where} has no name.")
         stopped = str(entry.get("initial_state") or entry.get("state") or "").upper() == "STOPPED"
-        wanted.append(Wanted(name, config, stopped))
+        wanted.append(Declared(name, config, stopped))
     return wanted
 
 

@@ -33,7 +33,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Declared:
     """A connector of the file; `stopped`: it would have no tasks."""
 
     name: str
@@ -129,7 +129,7 @@ class Plan:
         }
 
 
-def planned(wanted: Wanted, present: Present | None, problems: Sequence[str], known: Collection[str] = ()) -> Planned:
+def planned(wanted: Declared, present: Present | None, problems: Sequence[str], known: Collection[str] = ()) -> Planned:
     """What would become of one connector; `known` has the keys that its class, its type and its plugins define."""
     found = _planned(wanted, present, problems)
     warnings = tuple(
@@ -139,7 +139,7 @@ def planned(wanted: Wanted, present: Present | None, problems: Sequence[str], kn
     return replace(found, warnings=warnings)
 
 
-def _planned(wanted: Wanted, present: Present | None, problems: Sequence[str]) -> Planned:
+def _planned(wanted: Declared, present: Present | None, problems: Sequence[str]) -> Planned:
     config = {**wanted.config, "name": wanted.name}
     if problems:
         return Planned(wanted.name, Action.INVALID, {}, 0 if present is None else present.tasks, tuple(problems))

@@ -116,7 +116,7 @@ class _Process:
         from connectx.history.log import EventLog
         from connectx.kafka.settings.clients import ClientConfigs
         from connectx.plugins.registry import Plugins
-        from connectx.runtime.worker import Surroundings, Worker
+        from connectx.runtime.worker import Worker, WorkerEnvironment
         from connectx.spark.sessions import SparkProvider
 
         self._config = config
@@ -127,7 +127,7 @@ class _Process:
         self._clients = ClientConfigs(config, name)
         self._spark = SparkProvider(config.spark_settings or None)  # starts with the first task that asks for a session
         self._worker = Worker(
-            name, Surroundings(config, config.bootstrap_servers, Plugins(), self._spark, self._record, clock)
+            name, WorkerEnvironment(config, config.bootstrap_servers, Plugins(), self._spark, self._record, clock)
         )
 
     def run(self, history: Path | None) -> int:
@@ -175,8 +175,8 @@ class _Process:
             news = self._news.get()
             if isinstance(news, int):
                 _log.info("%s: stopping", signal.Signals(news).name)
-                signal.signal(signal.SIGINT, _end_at_once)
-                signal.signal(signal.SIGTERM, _end_at_once)
+                signal.signal(signal.SIGINT, _exit)
+                signal.signal(signal.SIGTERM, _exit)
                 self._worker.request_stop()
                 return STOPPED
             if isinstance(news, BaseException):
@@ -199,7 +199,7 @@ class _Process:
             self._news.put(_FAILED)  # of one that starts, `_start` knows more
 
 
-def _end_at_once(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 

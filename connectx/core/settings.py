@@ -1,4 +1,4 @@
-"""Settings of one worker's core, from the worker's configuration and its surroundings."""
+"""Settings of one worker's core, from the worker's configuration and its environment."""
 
 from __future__ import annotations
 

@@ -279,8 +279,8 @@ def _name_in(field: Any) -> str:
 def _field_of(name: str, schema: Any) -> pa.Field:
     """A field of values of a schema."""
     made = pa.field(name, type_of(schema), is_optional(schema))
-    said = (schema.get(key) for key in ("name", "version", "doc", "parameters"))
-    return described(made, SchemaName.from_json(*said), schema.get("default"))
+    named = (schema.get(key) for key in ("name", "version", "doc", "parameters"))
+    return described(made, SchemaName.from_json(*named), schema.get("default"))
 
 
 def _list(fields: Any) -> list[Any]:

@@ -79,7 +79,7 @@ class PlainScreen:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._begin = time.monotonic()
-        self._said: set[str] = set()
+        self._shown: set[str] = set()
         self._next_share = _LINE_EVERY
 
     def say(self, text: str) -> None:
@@ -92,8 +92,8 @@ class PlainScreen:
         return self._begins
 
     def _begins(self, label: str, done: int, total: int) -> None:
-        if label not in self._said:
-            self._said.add(label)
+        if label not in self._shown:
+            self._shown.add(label)
             self.say(label)
 
     def live(self) -> AbstractContextManager[object]:

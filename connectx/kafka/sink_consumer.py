@@ -278,13 +278,13 @@ class SinkConsumer:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[Tp]) -> None:
         self._listener.revoked([TopicPartition(p.topic, p.partition) for p in partitions])
-        self._let_go(consumer, partitions)
+        self._release(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[Tp]) -> None:
         self._listener.lost([TopicPartition(p.topic, p.partition) for p in partitions])
-        self._let_go(consumer, partitions)
+        self._release(consumer, partitions)
 
-    def _let_go(self, consumer: Consumer, partitions: list[Tp]) -> None:
+    def _release(self, consumer: Consumer, partitions: list[Tp]) -> None:
         gone = [TopicPartition(p.topic, p.partition) for p in partitions] if self._incremental else self._assigned
         self._fetcher.forget(gone)
         self._assigned = self._assigned.difference(gone)

@@ -105,7 +105,7 @@ _SALT_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class WorkerEnvironment:
     """What a worker is given.
 
     Attributes:
@@ -134,28 +134,28 @@ class Worker:
 
     Args:
         name: unique in the process for all time; client ids start with it and a slash.
-        surroundings: what it is given.
+        environment: what it is given.
     """
 
     isolation: Final[Isolation] = "thread"
 
-    def __init__(self, name: str, surroundings: Surroundings) -> None:
+    def __init__(self, name: str, environment: WorkerEnvironment) -> None:
         self.name = name
         self.state = WorkerState.STARTING
         self.error: str | None = None
-        self._given = surroundings
-        self._clock = surroundings.clock
+        self._given = environment
+        self._clock = environment.clock
         self._moving = threading.Lock()
         self._unfrozen = threading.Event()
         self._unfrozen.set()
         self._gone = threading.Event()  # its later events are ignored
         self._over = threading.Event()  # its core has shut down, or it was killed
-        config = surroundings.config
+        config = environment.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail, self._clock)
-        self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers, surroundings.process_token)
+        self._clients = ClientConfigs(config, name, environment.bootstrap_servers, environment.process_token)
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
-        plugins = surroundings.plugins
+        plugins = environment.plugins
         self._providers = plugins.providers(config)
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()
@@ -193,14 +193,14 @@ class Worker:
                 raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
         except BaseException as error:
             self._fail(error)
-            self._let_go()  # also of what was begun after another thread had ended this worker
+            self._release()  # also of what was begun after another thread had ended this worker
             raise
         self.post(WorkerStarted())
 
     def request_stop(self) -> None:
         """Begin to stop, without waiting: REST takes nothing more, work ends. `stop` waits for the end."""
         if self.state is WorkerState.STARTING:
-            self._end_at_once(WorkerState.STOPPED, "the worker was stopped before it had started")
+            self._end_now(WorkerState.STOPPED, "the worker was stopped before it had started")
         elif self._move(WorkerState.STOPPING, *JOINED, then=self._run_on):
             self._rest.stop(timeout_s=0)
             self.post(ShutdownRequested())
@@ -230,7 +230,7 @@ class Worker:
         """A fault: end everything of this worker immediately, without commit, abort or goodbye."""
         if self.alive:
             on_fault()
-        self._end_at_once(WorkerState.KILLED, "the worker was killed")
+        self._end_now(WorkerState.KILLED, "the worker was killed")
 
     def freeze(self, *, tasks: bool, on_fault: OnFault = no_op) -> bool:
         """A fault: the core stops, heartbeats with it; with `tasks` the tasks stop, too, at their next step.
@@ -275,23 +275,23 @@ class Worker:
         """It cannot start, or its core broke an invariant: nothing that it decides can be trusted any more."""
         cause = str(error) or type(error).__name__
         self.error = self.error or cause
-        if self._end_at_once(WorkerState.FAILED, cause):
+        if self._end_now(WorkerState.FAILED, cause):
             self._write_recording(f"the worker failed: {cause}")
             self._given.record(Transition(WorkerFailed(cause)), self.name)
 
-    def _end_at_once(self, state: WorkerState, reason: str) -> bool:
+    def _end_now(self, state: WorkerState, reason: str) -> bool:
         if not self._move(state, *ALIVE):
             return False
         self._gone.set()
         self._unfrozen.set()
         self._mailbox.kill()
         self._task_host.end(reason)
-        self._let_go()
+        self._release()
         self._fail_replies(reason)
         self._over.set()
         return True
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Drop everything that leads outside, as it is."""
         self._group.abandon()
         self._topics.abandon()

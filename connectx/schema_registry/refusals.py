@@ -40,14 +40,14 @@ def subject_not_deleted(subject: str) -> RefusedError:
 
 def version_deleted(subject: str, version: int) -> RefusedError:
     """40406."""
-    said = f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently"
-    return RefusedError(404, 40406, said)
+    message = f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently"
+    return RefusedError(404, 40406, message)
 
 
 def version_not_deleted(subject: str, version: int) -> RefusedError:
     """40407."""
-    said = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
-    return RefusedError(404, 40407, said)
+    message = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+    return RefusedError(404, 40407, message)
 
 
 def no_compatibility(subject: str) -> RefusedError:
@@ -73,20 +73,20 @@ def invalid_schema(reason: str) -> RefusedError:
 
 def invalid_version(version: str) -> RefusedError:
     """42202."""
-    said = (
+    message = (
         f"The specified version '{version}' is not a valid version id. Allowed values are between [1, 2^31-1] and the "
         'string "latest"'
     )
-    return RefusedError(422, 42202, said)
+    return RefusedError(422, 42202, message)
 
 
 def invalid_compatibility() -> RefusedError:
     """42203."""
-    said = (
+    message = (
         "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
         "forward_transitive, and full_transitive"
     )
-    return RefusedError(422, 42203, said)
+    return RefusedError(422, 42203, message)
 
 
 def invalid_mode() -> RefusedError:
@@ -96,8 +96,8 @@ def invalid_mode() -> RefusedError:
 
 def not_permitted(subject: str, mode: str) -> RefusedError:
     """42205."""
-    said = "read-only mode" if mode.startswith("READONLY") else "import mode"
-    return RefusedError(422, 42205, f"Subject {subject} is in {said}")
+    message = "read-only mode" if mode.startswith("READONLY") else "import mode"
+    return RefusedError(422, 42205, f"Subject {subject} is in {message}")
 
 
 def reference_exists(subject: str, version: int) -> RefusedError:

@@ -134,14 +134,14 @@ def _connector(connector: WorkSnapshot, tasks: Iterable[WorkSnapshot], numbers: 
         "tasks": {state: sum(task.state == state for task in mine) for state in sorted({t.state for t in mine})},
         "failed": [f"{task.connector}-{task.task}" for task in failed[:FAILED_NAMED]],
         "why": next((_why(work) for work in (connector, *failed) if work.trace), ""),
-        **_said(numbers),
+        **_known(numbers),
     }
 
 
-def _said(numbers: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
+def _known(numbers: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
     """Without numbers that are not known, and without counts of trouble that are 0."""
-    said = {name: number for name, number in numbers.items() if number is not None and name not in without}
-    return {name: number for name, number in said.items() if number or name not in _TROUBLE}
+    known = {name: number for name, number in numbers.items() if number is not None and name not in without}
+    return {name: number for name, number in known.items() if number or name not in _TROUBLE}
 
 
 def _totals(totals: Totals | None) -> dict[str, int]:
@@ -200,7 +200,7 @@ def task_elements(
             "epoch": task.producer_epoch,
             "since": task.since_ms,
             "why": masked_text(gist(task.trace)),
-            **_said(numbers.get(f"{task.connector}-{task.task}", {}), without=("moved", "zombie")),
+            **_known(numbers.get(f"{task.connector}-{task.task}", {}), without=("moved", "zombie")),
             **_totals(totals.get((task.connector, task.task))),
         }
         for task in snapshot.tasks
@@ -268,12 +268,12 @@ def size(items: Iterable[tuple[str, Element]]) -> int:
     return sum(len(key) + len(json.dumps(element)) + 6 for key, element in items)
 
 
-def goes_on(elements: Elements) -> bool:
+def is_running(elements: Elements) -> bool:
     """Whether anything changes as time passes: something runs, or a worker is there whose age of heartbeat grows."""
-    return any(_goes_on(element) for element in elements.values())
+    return any(_is_running(element) for element in elements.values())
 
 
-def _goes_on(element: Element) -> bool:
+def _is_running(element: Element) -> bool:
     if element["kind"] == "row":
         return not element["gone"]
     return element["kind"] == "bar" and element["parts"][-1]["to"] is None

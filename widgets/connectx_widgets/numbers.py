@@ -62,8 +62,8 @@ class Numbers:
         self.by_connector: dict[str, dict[str, Any]] = {}
         """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `moved`, `by_zombies`
         (records), `committed` (where no history has it), `every` (milliseconds between counts; 1000 if not there),
-        `retries`, `errors` (records that failed, each try counts), `lag`, `behind_since` (when the end of the topic was
-        where the sink is, milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to its commit),
+        `retries`, `errors` (records that failed, each try counts), `lag`, `lagging_since` (when the topic ended
+        where the sink is, in milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to its commit),
         `offset`, `waits` (why it does not continue), `bulk` (tasks in the bulk lane, if there are any)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0", but in place of `bulk` its `lane` and `lane_reason`, and while a job runs
@@ -145,15 +145,15 @@ class Numbers:
             "committed": movement.moved,
             "every": MOVEMENTS_MS,
             "lag": movement.lag,
-            "behind_since": self._behind_since(connector, movement.lag, movement.committed, now_ms),
+            "lagging_since": self._lagging_since(connector, movement.lag, movement.committed, now_ms),
         }
 
-    def _behind_since(self, who: str, lag: object, positions: Mapping[str, Any] | None, now_ms: int) -> int | None:
+    def _lagging_since(self, who: str, lag: object, positions: Mapping[str, Any] | None, now_ms: int) -> int | None:
         """The moment stays while nothing moves, so that a lag that only gets older is no news."""
         if not isinstance(lag, int) or not positions:
             return None
-        behind_ms = self._lag_clocks.setdefault(who, LagClock()).take(now_ms, positions, lag)
-        return None if behind_ms == 0 else round((now_ms - behind_ms) / _LAG_STEP_MS) * _LAG_STEP_MS
+        lagging_ms = self._lag_clocks.setdefault(who, LagClock()).take(now_ms, positions, lag)
+        return None if lagging_ms == 0 else round((now_ms - lagging_ms) / _LAG_STEP_MS) * _LAG_STEP_MS
 
     def _numbers(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
         (first_s, *first), (last_s, *last) = self._moved[0], self._moved[-1]
@@ -169,7 +169,7 @@ class Numbers:
             "by_zombies": last[1].get(task, 0),
             **{shown: self._counters[name].moved.get(task, 0) for name, shown in _COUNTED.items()},
             "lag": lag if isinstance(lag, int) else None,
-            "behind_since": self._behind_since(task, lag, metrics.get("positions"), now_ms),
+            "lagging_since": self._lagging_since(task, lag, metrics.get("positions"), now_ms),
             "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
             "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
             **_lane(metrics),
@@ -210,7 +210,7 @@ def _add(sums: dict[str, Any], numbers: Mapping[str, Any]) -> None:
         if before is None or number is None or name in ("offset", "waits"):
             sums[name] = before if number is None else number
         else:
-            sums[name] = min(before, number) if name == "behind_since" else before + number
+            sums[name] = min(before, number) if name == "lagging_since" else before + number
 
 
 def _count(metric: object) -> int:

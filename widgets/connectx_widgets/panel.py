@@ -34,7 +34,7 @@ from connectx_widgets.elements import (
     connector_elements,
     failures,
     flow_elements,
-    goes_on,
+    is_running,
     lost_elements,
     newest,
     size,
@@ -63,9 +63,9 @@ KEPT = 1_000
 """About so many bars, bands and marks of each stay in the picture, the newest; `cluster.timeline()` shows more."""
 STORIES = 40
 STORIES_S = 1.0
-_TOLD = 600
-"""Stories are found in so many events, the newest, without those of `_UNTOLD`."""
-_UNTOLD = (
+_STORY_EVENTS = 600
+"""Stories are found in so many events, the newest, without those of `_NO_STORY`."""
+_NO_STORY = (
     *COMMITS,
     EventKind.RECORDS_SKIPPED,
     EventKind.RECORDS_FILTERED,
@@ -114,10 +114,10 @@ class Panel:
         self._failures: Mapping[str, Mapping[str, str]] = {}
         self._backlogs: dict[str, int] = {}
         self._asked_s: dict[str, float] = {}
-        self._told: deque[Event] = deque(maxlen=_TOLD)
+        self._story_events: deque[Event] = deque(maxlen=_STORY_EVENTS)
         self._stories: list[Story] = []
         self._stories_s = -STORIES_S
-        self._told_seq = 0
+        self._stories_seq = 0
         self._sizes: dict[str, int] = {}
         self._sized: dict[str, Any] = {}
         self._sized_s = -BACKLOG_S
@@ -132,7 +132,7 @@ class Panel:
         """Show what there is and begin to follow the cluster."""
         self._follow(0.0)
         self._read_totals()
-        self._tell(time.monotonic())
+        self._take_stories(time.monotonic())
         self._update()
         self._take_snapshot()
         self._thread.start()
@@ -160,7 +160,7 @@ class Panel:
             self._run()
             self._follow(0.0)
             self._read_totals()
-            self._tell(math.inf)
+            self._take_stories(math.inf)
             self._update()
             self._take_snapshot(ended=True)
             self._publish({"kind": "ended"})
@@ -180,7 +180,7 @@ class Panel:
 
     def _run(self) -> None:
         beat_s = numbers_s = snapshot_s = time.monotonic()
-        behind = False
+        is_late = False
         while not self._ended.is_set():
             happened = self._follow(TICK_S)
             now_s = time.monotonic()
@@ -190,15 +190,15 @@ class Panel:
             if self._acted.is_set():
                 self._acted.clear()
                 happened = True
-            happened |= self._tell(now_s)
+            happened |= self._take_stories(now_s)
             if happened and self._update():
-                behind = True
+                is_late = True
             self._ask_movements(now_s)
             self._ask_backlogs(now_s)
             self._ask_sizes(now_s)
-            if behind and now_s >= snapshot_s:
-                snapshot_s, behind = now_s + max(SNAPSHOT_S, self._take_snapshot() / SNAPSHOT_RATE), False
-            if now_s - beat_s >= BEAT_S and goes_on(self._elements):
+            if is_late and now_s >= snapshot_s:
+                snapshot_s, is_late = now_s + max(SNAPSHOT_S, self._take_snapshot() / SNAPSHOT_RATE), False
+            if now_s - beat_s >= BEAT_S and is_running(self._elements):
                 self._beat()
                 beat_s = now_s
             self._answer()
@@ -215,18 +215,22 @@ class Panel:
             self._snapshot_fold.take(event)
             self._totals.take(event)
             self._actions.take(event)
-            if event.kind not in _UNTOLD:
-                self._told.append(event)
+            if event.kind not in _NO_STORY:
+                self._story_events.append(event)
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
-        return any(event.kind not in _UNTOLD for event in events)
+        return any(event.kind not in _NO_STORY for event in events)
 
-    def _tell(self, now_s: float) -> bool:
+    def _take_stories(self, now_s: float) -> bool:
         """Find the stories of what has happened, once a second at most; True when they have changed."""
-        if not self._told or self._told[-1].seq == self._told_seq or now_s - self._stories_s < STORIES_S:
+        if (
+            not self._story_events
+            or self._story_events[-1].seq == self._stories_seq
+            or now_s - self._stories_s < STORIES_S
+        ):
             return False
-        self._stories_s, self._told_seq = now_s, self._told[-1].seq
-        before, self._stories = self._stories, stories(self._told)[-STORIES:]
+        self._stories_s, self._stories_seq = now_s, self._story_events[-1].seq
+        before, self._stories = self._stories, stories(self._story_events)[-STORIES:]
         return before != self._stories
 
     def _read_totals(self) -> bool:
@@ -398,8 +402,8 @@ class Panel:
         took_ms = round(took_s * 1e3)
         result: dict[str, Any] = {"kind": "result", "id": message.get("id"), "text": text, "took_ms": took_ms}
         if error is not None:
-            said = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
-            result["error"] = masked_text(said)  # it may quote a URL of a configuration
+            problem = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
+            result["error"] = masked_text(problem)  # it may quote a URL of a configuration
             result["next"] = error.next_step if isinstance(error, ConnectxError) else ""
         self._publish(result)
 

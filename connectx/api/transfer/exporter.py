@@ -48,7 +48,7 @@ _LOOK_S: Final = 0.2
 _QUIET_S: Final = 1.0
 _ANOTHER: Final = "Name a file that export_to or `connectx export` wrote."
 _OPTION: Final = re.compile(r'([\w.-]+)\s*=\s*"([^"]*)"')
-_TOLD: Final[Mapping[str, str]] = {State.RUNNING: "running", State.PAUSED: "paused", State.STOPPED: "stopped"}
+_WORDS: Final[Mapping[str, str]] = {State.RUNNING: "running", State.PAUSED: "paused", State.STOPPED: "stopped"}
 _EXPORTING: Final = "Exporting connectors"
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
@@ -206,8 +206,8 @@ def target_state(client: RestClient, connector: str) -> tuple[str, list[str]]:
         except ConnectorNotFoundError:  # gone, or not started by a worker yet
             status = {"connector": {"state": State.UNASSIGNED}, "tasks": []}
         own = status["connector"]["state"]
-        if own in _TOLD:
-            return _TOLD[own], []
+        if own in _WORDS:
+            return _WORDS[own], []
         tasks = [task["state"] for task in status["tasks"]]
         if own == State.FAILED and State.PAUSED in tasks:
             return "paused", []

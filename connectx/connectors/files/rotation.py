@@ -185,7 +185,7 @@ class RotatedFile:
             SourceFileShrunkError: an offset of Kafka Connect is after the end of the file.
             SourceFileUnreadableError: a file cannot be read.
         """
-        return self._read(Place.of(offset), max_bytes, at_once=False)
+        return self._read(Place.of(offset), max_bytes, is_final=False)
 
     def lines_between(
         self, start: Mapping[str, Any] | None, end: Mapping[str, Any] | None, max_bytes: int
@@ -200,7 +200,7 @@ class RotatedFile:
                 most = min(max_bytes, last.position - place.position)
                 if most <= 0:
                     return
-            lines = self._read(place, most, at_once=True)
+            lines = self._read(place, most, is_final=True)
             if lines is None:
                 return
             yield lines
@@ -219,7 +219,7 @@ class RotatedFile:
             self._unpacked[1].close()
             self._unpacked = None
 
-    def _read(self, place: Place, max_bytes: int, *, at_once: bool) -> Lines | None:
+    def _read(self, place: Place, max_bytes: int, *, is_final: bool) -> Lines | None:
         self.waits = ""
         with ExitStack() as stack:
             current = self._current(stack)  # first: a file that is renamed now is found twice, and not missed
@@ -246,7 +246,7 @@ class RotatedFile:
                 return self._lines(file, place, data)
             if file is current:
                 return None
-            return self._at_end(file, place, current, following, at_once=at_once)
+            return self._at_end(file, place, current, following, is_final=is_final)
 
     def _lines(self, file: _File, place: Place, data: bytes) -> Lines:
         end = place.position + len(data)
@@ -254,14 +254,14 @@ class RotatedFile:
         return Lines(data, file.path, place.position, after.offset())
 
     def _at_end(
-        self, file: _File, place: Place, current: _File | None, following: _File | None, *, at_once: bool
+        self, file: _File, place: Place, current: _File | None, following: _File | None, *, is_final: bool
     ) -> Lines | None:
         """A rotated file has no more complete lines: continue to the next one when it is sure that none will come."""
         if following is None:
             self.waits = SourceFileMissingError(self._file.path).message
             return None
         if following is current:
-            if not (at_once or self._is_quiet(file)):
+            if not (is_final or self._is_quiet(file)):
                 return None
             if place.position and following.holds(place):
                 self.waits = f"{following.path} begins with all of {file.path}: it is not truncated yet."

@@ -95,8 +95,8 @@ class _Types:
                 made = inner._array(node)
             case _:
                 made = JsonType("scalar", _scalar(node), accepts=_accepted(node))
-        said = (node.keywords.get(key) for key in ("title", "connect.version", "description", "connect.parameters"))
-        return replace(made, schema=SchemaName.from_json(*said), default=node.keywords.get("default"))
+        named = (node.keywords.get(key) for key in ("title", "connect.version", "description", "connect.parameters"))
+        return replace(made, schema=SchemaName.from_json(*named), default=node.keywords.get("default"))
 
     def _combined(self, node: Node) -> JsonType:
         if node.criterion == "allOf":

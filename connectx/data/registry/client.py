@@ -165,17 +165,17 @@ class RegistryClient:
         try:
             return call()
         except SchemaRegistryError as error:
-            status, said = error.http_status_code, self._masked(str(error.error_message or ""))
+            status, answer = error.http_status_code, self._masked(str(error.error_message or ""))
             if status >= 500 or status == 429:
-                raise self._unavailable(f"it answered {status}: {said}") from error
+                raise self._unavailable(f"it answered {status}: {answer}") from error
             if status == _INCOMPATIBLE:
                 raise SchemaIncompatibleError(
-                    f"{self._converter} cannot register {what}: it is not compatible with {version()}: {said}.",
+                    f"{self._converter} cannot register {what}: it is not compatible with {version()}: {answer}.",
                     next_step="Change the rows, or the subject's compatibility, and restart the task.",
                 ) from error
             if status == _NOT_FOUND:
                 raise SchemaNotFoundError(
-                    f"The schema registry {self._url} does not have {what}: {said}.",
+                    f"The schema registry {self._url} does not have {what}: {answer}.",
                     next_step="Register it, set auto.register.schemas=true, or correct schema.registry.url.",
                 ) from error
             if status in _REFUSED:
@@ -184,7 +184,7 @@ class RegistryClient:
                     next_step=f"Correct basic.auth.user.info beside {self._setting}.",
                 ) from error
             raise ConversionError(
-                f"The schema registry {self._url} refuses {what} ({status}): {said}.",
+                f"The schema registry {self._url} refuses {what} ({status}): {answer}.",
                 next_step=f"Correct the schema or {self._setting}, and restart the task.",
             ) from error
         except (httpx.HTTPError, httpx2.HTTPError, OSError, json.JSONDecodeError) as error:

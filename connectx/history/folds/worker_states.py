@@ -82,16 +82,16 @@ class Standing:
     @property
     def description(self) -> str:
         """All of it: `up`, `paused, cut off (in), out of the group`."""
-        said = [str(self.state)]
+        parts = [str(self.state)]
         if self.life.is_gone:
-            return said[0]
+            return parts[0]
         if self.cut is not None and self.state is not WorkerState.CUT_OFF:
-            said.append("cut off")
+            parts.append("cut off")
         if self.cut not in (None, "both"):
-            said[-1] += f" ({self.cut})"
+            parts[-1] += f" ({self.cut})"
         if self.place in (Place.OUT, Place.JOINING) and self.life is not WorkerState.STARTING:
-            said.append(str(self.place))
-        return ", ".join(said)
+            parts.append(str(self.place))
+        return ", ".join(parts)
 
 
 def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:

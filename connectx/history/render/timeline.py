@@ -423,7 +423,9 @@ def _merged(marks: Iterable[Mark], together_ms: int) -> Iterator[Mark]:
             latest[mark.task] = groups[-1]
     for group in groups:
         counts = Counter(mark.title for mark in group)
-        title = "; ".join(said if count == 1 else f"{said} ({count} times)" for said, count in counts.items())
+        title = "; ".join(
+            sentence if count == 1 else f"{sentence} ({count} times)" for sentence, count in counts.items()
+        )
         fenced = any(mark.kind is MarkKind.FENCED for mark in group)
         yield replace(group[0], title=title, kind=MarkKind.FENCED if fenced else group[0].kind)
 

@@ -56,7 +56,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     explained = {event.seq for failover in after_faults for event in failover.rejections}
     fences = fenced_by(listed)
     found = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
-    found.extend(_newcomers(listed, all_runs, rounds))
+    found.extend(_added_workers(listed, all_runs, rounds))
     found.extend(_delays(listed))
     found.extend(_broker_deaths(listed))
     found.extend(_removals(listed))
@@ -159,16 +159,16 @@ def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> st
     return rejection(event, epoch, owner=f"{event.worker}'s", of=f" for {task_name(event)}") + by
 
 
-def _newcomers(events: Sequence[Event], all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> Iterator[Story]:
+def _added_workers(events: Sequence[Event], all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> Iterator[Story]:
     faults = [event for event in events if event.kind is EventKind.FAULT_INJECTED]
     for event in faults:
         if fault_of(event) == "add_worker" and event.worker is not None:
             until_seq = next((later.seq for later in faults if later.seq > event.seq), len(events) + events[0].seq)
-            sentence = _newcomer(event, until_seq, all_runs, rounds)
+            sentence = _added_worker(event, until_seq, all_runs, rounds)
             yield Story(event.time_ms, event.seq, "add_worker", event.worker, sentence)
 
 
-def _newcomer(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> str:
+def _added_worker(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> str:
     """What a new worker took over before the next fault."""
     worker = event.worker or ""
     joined = next((r for r in rounds if worker in r.members and (r.end_ms or 0) >= event.time_ms), None)
@@ -228,14 +228,14 @@ def _broker_deaths(events: Sequence[Event]) -> Iterator[Story]:
 def _removals(events: Sequence[Event]) -> Iterator[Story]:
     """LeaveGroup requests for a worker whose process has ended: one story for each time that it ended."""
     ends: dict[str, Event] = {}
-    goodbyes: dict[int, list[Event]] = {}
+    removed: dict[int, list[Event]] = {}
     for event in events:
         worker = event.worker or ""
         if event.kind is EventKind.WORKER_FAILED or fault_of(event) == "kill":
             ends[worker] = event
         elif event.kind is EventKind.MEMBER_REMOVED:
-            goodbyes.setdefault(ends.get(worker, event).seq, []).append(event)
-    for removals in goodbyes.values():
+            removed.setdefault(ends.get(worker, event).seq, []).append(event)
+    for removals in removed.values():
         first = removals[0]
         end = ends.get(first.worker or "", first)
         groups = listing([f"group {e.payload.group}" for e in removals if isinstance(e.payload, MemberRemoved)])

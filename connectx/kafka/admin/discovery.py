@@ -115,14 +115,14 @@ def _sampled(clients: ClientConfigs, topics: Mapping[str, int]) -> dict[str, set
     read = dict.fromkeys(left, 0)
     try:
         consumer.assign([Tp(topic, number, 0) for topic, number in sorted(left)])
-        heard_s = began_s = time.monotonic()
+        received_s = began_s = time.monotonic()
         while left and time.monotonic() - began_s < _READ_S:
             messages = consumer.consume(1_000, timeout=0.1)
             for message in messages:
                 _note(message, keys, read, left)
             if messages:
-                heard_s = time.monotonic()
-            elif time.monotonic() - heard_s > _QUIET_S and any(keys.values()):
+                received_s = time.monotonic()
+            elif time.monotonic() - received_s > _QUIET_S and any(keys.values()):
                 break  # what is left holds nothing but markers
     except KafkaException as error:
         raise typed(error.args[0], "look for internal topics", clients.bootstrap_servers, None) from error

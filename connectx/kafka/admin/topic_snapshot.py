@@ -109,8 +109,8 @@ def take_snapshot(clients: ClientConfigs, topic: str) -> TopicSnapshot:
     hidden = [_open_transaction(topic)] if waits else []
     hidden += [f"the first {removed:,} offsets of topic {topic} were removed (retention)"] if removed else []
     hidden += [f"topic {topic} is compacted, so older records of a key are gone"] if "compact" in policy else []
-    behind = {at.partition: end for at, end in written.items()}
-    return TopicSnapshot(topic, starts, ends, tuple(hidden), waits, config, behind)
+    written_ends = {at.partition: end for at, end in written.items()}
+    return TopicSnapshot(topic, starts, ends, tuple(hidden), waits, config, written_ends)
 
 
 def _open_transaction(topic: str) -> str:

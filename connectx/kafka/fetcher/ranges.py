@@ -52,12 +52,12 @@ def read_ranges(
     fetcher.start()
     try:
         fetcher.fetch_from({partition: ranges[partition][0] for partition in left})
-        heard_s = time.monotonic()
+        received_s = time.monotonic()
         while left:
             checkpoint()
             fetched = fetcher.poll(_POLL_S, max_records)
             if fetched is not None:
-                heard_s = time.monotonic()
+                received_s = time.monotonic()
                 rows = _within(fetched, left)
                 done = [partition for partition, end in left.items() if _reached(fetched, partition) >= end]
                 fetcher.forget(done)
@@ -65,8 +65,8 @@ def read_ranges(
                     del left[partition]
                 if rows.num_rows:
                     yield rows
-                    heard_s = time.monotonic()
-            elif time.monotonic() - heard_s > quiet_s:
+                    received_s = time.monotonic()
+            elif time.monotonic() - received_s > quiet_s:
                 raise KafkaRequestError(
                     f"read {', '.join(map(str, sorted(left)))} to the end",
                     fetcher.trouble or f"nothing came for {quiet_s:g} s",

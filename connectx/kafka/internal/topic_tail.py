@@ -237,12 +237,12 @@ class TopicTail:
         return all(self._positions.get(where, 0) >= end for where, end in read.targets.items())
 
     def _explain(self, read: _Read) -> str:
-        behind = [(where, end) for where, end in (read.targets or {}).items() if self._positions.get(where, 0) < end]
-        if not behind:  # the ends are not known, or came on another thread after the time was over
+        missing = [(where, end) for where, end in (read.targets or {}).items() if self._positions.get(where, 0) < end]
+        if not missing:  # the ends are not known, or came on another thread after the time was over
             return read.why
-        where, end = behind[0]
-        said = f"; last error: {self._connection_error.str()}" if self._connection_error is not None else ""
-        return f"partition {where} is read up to {self._positions.get(where, 0)} of {end}{said}"
+        where, end = missing[0]
+        error = f"; last error: {self._connection_error.str()}" if self._connection_error is not None else ""
+        return f"partition {where} is read up to {self._positions.get(where, 0)} of {end}{error}"
 
     def _finish(self, read_id: int, error: ConnectxError | None) -> None:
         read = self._reads.pop(read_id, None)  # only the thread that takes it out calls

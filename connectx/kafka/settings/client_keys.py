@@ -150,8 +150,8 @@ def _expand_jaas(layer: Layer) -> Mapping[str, str | None]:
     if jaas is None:
         return layer.settings
     parsed = _JAAS.fullmatch(jaas)
-    said = _JAAS_OPTION.findall(parsed[2]) if parsed else []
-    options = {name: _unescape(quoted) or bare for name, quoted, bare in said}
+    quoted_options = _JAAS_OPTION.findall(parsed[2]) if parsed else []
+    options = {name: _unescape(quoted) or bare for name, quoted, bare in quoted_options}
     module = parsed[1].rpartition(".")[2] if parsed else ""
     match module:
         case "PlainLoginModule" | "ScramLoginModule":

@@ -110,8 +110,8 @@ def _java_login(config: Mapping[str, Any]) -> dict[str, str]:
             f"sasl.mechanism={mechanism} cannot be handed to Spark's Kafka connector.",
             next_step="Use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI.",
         )
-    said = " ".join(f"{name}={_quoted(str(value))}" for name, value in options.items())
-    result = {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {said};"}
+    quoted = " ".join(f"{name}={_quoted(str(value))}" for name, value in options.items())
+    result = {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {quoted};"}
     if "sasl.kerberos.service.name" in config:
         result["sasl.kerberos.service.name"] = str(config["sasl.kerberos.service.name"])
     return result

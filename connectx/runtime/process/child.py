@@ -22,7 +22,7 @@ from connectx.history.clock import system_clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins, worker_config
 from connectx.runtime.process.wire import Line, Lines, News, Order, encode, metrics_content, transition_content
-from connectx.runtime.worker import Surroundings, Worker
+from connectx.runtime.worker import Worker, WorkerEnvironment
 from connectx.spark.remote import RemoteSpark
 
 _METRICS_S: Final = 0.25
@@ -147,11 +147,11 @@ class Child:
 
     def _start(self, order: Line) -> None:
         try:
-            surroundings = Surroundings(
+            environment = WorkerEnvironment(
                 worker_config(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
                 self._record, system_clock(), self._on_view, order["process_token"],
             )  # fmt: skip
-            self._worker = Worker(order["name"], surroundings)
+            self._worker = Worker(order["name"], environment)
             self._worker.start()
         except Exception as error:  # whatever it is, the owner waits for it
             _log.exception("the worker could not start")

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessSurroundings:
+class ProcessEnvironment:
     """What a worker in a process is given.
 
     Attributes:
@@ -68,19 +68,19 @@ class ProcessWorker:
 
     Args:
         name: unique in the cluster for all time; client ids start with it and a slash.
-        surroundings: what it is given.
+        environment: what it is given.
     """
 
     isolation: Final[Isolation] = "process"
 
-    def __init__(self, name: str, surroundings: ProcessSurroundings) -> None:
+    def __init__(self, name: str, environment: ProcessEnvironment) -> None:
         self.name = name
         self.process_token = secrets.token_hex(8)  # no worker of any cluster has the same
         self.state = WorkerState.STARTING
         self.error: str | None = None
         self.url = ""
         self.spark_sessions: list[str] = []
-        self._given = surroundings
+        self._given = environment
         self._moving = threading.Lock()
         self._pumping = threading.Lock()  # the listener and a fault both take in what has come, one at a time
         self._over = threading.Event()

@@ -67,21 +67,21 @@ class WorkerRecovery:
     def settle(self, worker: ProcessWorker) -> None:
         """The process of `worker` has ended. Blocks on Kafka and Spark for some seconds at most; never raises."""
         if self._fast_failover and worker.state is not WorkerState.STOPPED:
-            self._say_goodbye(worker)
+            self._remove_members(worker)
         if worker.spark_sessions and self._spark_url.done() and self._spark_url.exception() is None:
             release_sessions(self._spark_url.result(), worker.spark_sessions)
 
-    def _say_goodbye(self, worker: ProcessWorker) -> None:
+    def _remove_members(self, worker: ProcessWorker) -> None:
         """Leave each group for it. Where that fails, its session runs out, as without fast failover."""
         view = worker.view()
-        goodbyes: list[Callable[[], None]] = []
+        removals: list[Callable[[], None]] = []
         if view.get("member_id"):
-            goodbyes.append(partial(self._remove, worker.name, self._config.group_id, [view["member_id"]]))
+            removals.append(partial(self._remove, worker.name, self._config.group_id, [view["member_id"]]))
         connectors = sorted({str(task["connector"]) for task in view.get("tasks", [])})
-        goodbyes += [partial(self._leave_if_sink, worker, connector) for connector in connectors]
-        for say_goodbye in goodbyes:
+        removals += [partial(self._leave_if_sink, worker, connector) for connector in connectors]
+        for removal in removals:
             try:
-                say_goodbye()
+                removal()
             except ConnectxError as error:
                 _log.warning("could not send LeaveGroup for %s: %s", worker.name, error)
 

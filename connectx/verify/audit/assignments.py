@@ -112,11 +112,11 @@ def lagging(cluster: ClusterInventory) -> Iterator[Finding]:
     known = [worker for worker in cluster.workers if worker.config_offset is not None]
     newest = max((worker.config_offset or 0 for worker in known), default=0)
     for worker in known:
-        is_behind = not worker.as_of_join and (worker.config_offset or 0) < newest
-        if not is_behind and not worker.mismatch:
+        is_late = not worker.as_of_join and (worker.config_offset or 0) < newest
+        if not is_late and not worker.mismatch:
             continue
         seen = "The leader had read less of the config topic than its members when it last gave out work"
-        if is_behind:
+        if is_late:
             seen = f"It has read the config topic up to {worker.config_offset}, another up to {newest}"
         yield Finding(
             "lagging_worker",

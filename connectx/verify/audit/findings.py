@@ -101,8 +101,8 @@ class Audit:
     def summary(self) -> str:
         """One line: how many findings of which severity."""
         counts = [(one, sum(f.severity is one for f in self.findings)) for one in Severity]
-        said = ", ".join(plural(count, severity.value) for severity, count in counts if count)
-        return f"Audit of {', '.join(self.clusters)}: {said or 'nothing found'}"
+        summary = ", ".join(plural(count, severity.value) for severity, count in counts if count)
+        return f"Audit of {', '.join(self.clusters)}: {summary or 'nothing found'}"
 
     def __repr__(self) -> str:
         return "\n".join([self.summary, *map(str, self.findings), *(f"not inspected: {one}" for one in self.unseen)])

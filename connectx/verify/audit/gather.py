@@ -210,10 +210,14 @@ class _Gathering:
                 inventory = replace(inventory, topics=topics, topics_known=True, brokers=brokers)
                 if sum(topic.partitions for topic in topics.values()) > _MOST_PARTITIONS:
                     self.unseen.append(f"last stable offsets: there are more than {_MOST_PARTITIONS:,} partitions")
-            before = self._try("last stable offsets", lambda: _behind(admin, inventory.topics.values())) or {}
+            before = (
+                self._try("last stable offsets", lambda: _last_stable_offsets(admin, inventory.topics.values())) or {}
+            )
             kafka_python = clients.kafka_python("connectx-audit")
             found = self._try("open transactions", lambda: self._transactions(kafka_python, inventory))
-            after = self._try("last stable offsets", lambda: _behind(admin, inventory.topics.values())) or {}
+            after = (
+                self._try("last stable offsets", lambda: _last_stable_offsets(admin, inventory.topics.values())) or {}
+            )
         finally:
             admin.close()
         if found is None:
@@ -307,8 +311,8 @@ def _why(shown: Mapping[str, Any]) -> str:
 
 def _workers(view: GroupView, claims: Iterable[AuditedWorker]) -> tuple[AuditedWorker, ...]:
     """Reports of workers themselves, and for others the information of the group."""
-    said = {worker.worker_id: worker for worker in claims}
-    found = {worker_id: replace(worker, in_group=False) for worker_id, worker in said.items()}
+    claimed = {worker.worker_id: worker for worker in claims}
+    found = {worker_id: replace(worker, in_group=False) for worker_id, worker in claimed.items()}
     for member in view.members:
         known = AuditedWorker(
             member.worker_id,
@@ -320,7 +324,7 @@ def _workers(view: GroupView, claims: Iterable[AuditedWorker]) -> tuple[AuditedW
             as_of_join=True,
             mismatch=member.error != 0,
         )
-        own = said.get(member.worker_id)
+        own = claimed.get(member.worker_id)
         found[member.worker_id] = known if own is None else replace(own, in_group=True, mismatch=known.mismatch)
     return tuple(found[worker_id] for worker_id in sorted(found))
 
@@ -346,7 +350,7 @@ def _is_unknown(client: RestClient, cls: str) -> bool:
     return False
 
 
-def _behind(admin: Admin, topics: Iterable[AuditedTopic]) -> dict[TopicPartition, int]:
+def _last_stable_offsets(admin: Admin, topics: Iterable[AuditedTopic]) -> dict[TopicPartition, int]:
     """Partitions whose last stable offset is below their end, with that offset."""
     partitions = [TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)]
     if not partitions or len(partitions) > _MOST_PARTITIONS:

@@ -79,8 +79,8 @@ class Attribution:
                 offsets = event.payload.offsets
                 reached = offsets.get(partition) if isinstance(offsets, Mapping) else None
                 if reached is not None and reached > offset:
-                    said = f"{event.worker} committed offset {reached} of {partition}, which is after it"
-                    return Moment(event.seq, event.time_ms, event.worker, said)
+                    sentence = f"{event.worker} committed offset {reached} of {partition}, which is after it"
+                    return Moment(event.seq, event.time_ms, event.worker, sentence)
         return None
 
     def _of_zombie(self, run: Run, segment: Segment) -> Moment:

@@ -161,8 +161,8 @@ class ClusterChecker:
 
     def _unfinished(self, error: _TimeUpError, timeout_s: float) -> Verdict:
         read = f"the check did not end within {timeout_s:g} s: {error.rows:,} rows of {error.place} were read"
-        held_up = (f"blocked: {one.why}" for one in blocked(list(self.events)).values())
-        return Verdict("unknown", (), (f"{read} (give it more time with timeout=)", *held_up), ())
+        stuck = (f"blocked: {one.why}" for one in blocked(list(self.events)).values())
+        return Verdict("unknown", (), (f"{read} (give it more time with timeout=)", *stuck), ())
 
     def _check(self, wanted: Wanted, on_read: OnRead, began: Began) -> tuple[Verdict, bool]:
         """The verdict now, and whether a topic is yet to come."""

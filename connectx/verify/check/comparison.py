@@ -169,7 +169,7 @@ def _late(
     first = first[rank[in_found[first]] >= 0]
     ranks = rank[in_found[first]]
     lanes = found.partitions[first].astype(np.int64) << 32 | (wanted.partitions[ranks].astype(np.int64) & 0xFFFFFFFF)
-    late = [first[lane][_behind(ranks[lane])] for lane in _lanes(lanes)]
+    late = [first[lane][_late_places(ranks[lane])] for lane in _lanes(lanes)]
     return np.concatenate(late) if late else first[:0]
 
 
@@ -180,7 +180,7 @@ def _lanes(lanes: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
         yield np.flatnonzero(lanes == lane)
 
 
-def _behind(ranks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _late_places(ranks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     import numpy as np
 
     result: np.ndarray[Any, Any] = np.maximum.accumulate(ranks) > ranks

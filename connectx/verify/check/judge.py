@@ -90,17 +90,17 @@ class _Judging:
     def take(self, comparison: Comparison, found: Difference, limit: int) -> None:
         """What one comparison means."""
         place = comparison.found.place
-        held_up = [self._blocked[name] for name in comparison.connectors if name in self._blocked]
-        if not held_up and comparison.goal is not None and found.needed >= comparison.goal:
+        stuck = [self._blocked[name] for name in comparison.connectors if name in self._blocked]
+        if not stuck and comparison.goal is not None and found.needed >= comparison.goal:
             found = replace(found, pending=0)  # later records than those that the check began with
         if (found.lost or found.duplicated or found.alien) and comparison.ahead():
             differing = max(found.lost, found.duplicated + found.alien)
             found = replace(found, lost=0, duplicated=0, alien=0, pending=differing)
         self.checked.append(Checked(place, comparison.connectors, found.found, found.expected, found.pending))
-        self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit, held_up)]
+        self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit, stuck)]
         if comparison.wanted is not None:
             self._compared.update(comparison.connectors)
-        if not any(one.wholly for one in held_up):
+        if not any(one.wholly for one in stuck):
             self.pending += found.pending
         self.pending += found.lost if comparison.waits else 0
         if self._source_has_changed(comparison, found):
@@ -221,9 +221,9 @@ class _Judging:
 
     def _gaps(self, connectors: Sequence[str]) -> list[Moment]:
         return [
-            self._attribution.of_commit(behind, f"from {dict(behind.start or {})} on, after {dict(before.end)}")
+            self._attribution.of_commit(after, f"from {dict(after.start or {})} on, after {dict(before.end)}")
             for history in self._of(connectors)
-            for before, behind in history.gaps
+            for before, after in history.gaps
         ]
 
 
@@ -251,14 +251,14 @@ def blocked(events: Sequence[Event]) -> dict[str, Blocked]:
     }
 
 
-def _doubts(comparison: Comparison, found: Difference, limit: int, held_up: Sequence[Blocked]) -> Iterator[str]:
+def _doubts(comparison: Comparison, found: Difference, limit: int, stuck: Sequence[Blocked]) -> Iterator[str]:
     place = comparison.found.place
     if found.cut:
         yield f"only {limit:,} rows of {place} or of what should be there were read"
     if found.pending:
         source = comparison.wanted.place if comparison.wanted else "the source"
         have = "has" if found.pending == 1 else "have"
-        why = f"blocked: {listing([one.why for one in held_up])}" if held_up else "still arriving"
+        why = f"blocked: {listing([one.why for one in stuck])}" if stuck else "still arriving"
         yield f"{why}: {plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
     if comparison.wanted is None and comparison.committed is None:
         yield f"the rows that should be in {place} are unknown"

@@ -172,9 +172,9 @@ def _judge_rights(view: ClusterView) -> Finding:
         for topic, rights in view.topics.items()
         if rights is not None
     }
-    if said := "; ".join(f"{topic} lacks {', '.join(rights)}" for topic, rights in lacking.items() if rights):
+    if missing := "; ".join(f"{topic} lacks {', '.join(rights)}" for topic, rights in lacking.items() if rights):
         next_step = "Ask an administrator to grant these ACLs."
-        return Finding("Internal topics", Status.BROKEN, found, f"Rights: {said}.", next_step)
+        return Finding("Internal topics", Status.BROKEN, found, f"Rights: {missing}.", next_step)
     return Finding("Internal topics", Status.OK, found)
 
 

@@ -17,7 +17,7 @@ from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
-from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.owner import ProcessEnvironment, ProcessWorker
 from connectx.runtime.process.recovery import WorkerRecovery
 from tests.support.waiting import until
 
@@ -39,9 +39,7 @@ def test_only_members_of_the_process_that_has_ended_leave_a_sink_group(
     ensure_internal_topics(ClientConfigs(config, "cluster"), config)
     history: list[Transition] = []
     url: Future[str] = Future()
-    given = ProcessSurroundings(
-        config, kafka.bootstrap_servers, url, lambda recorded, worker: None, lambda worker: None
-    )
+    given = ProcessEnvironment(config, kafka.bootstrap_servers, url, lambda recorded, worker: None, lambda worker: None)
     dead, namesake = ProcessWorker("worker-1", given), ProcessWorker("worker-1", given)
     tokens = (dead.process_token, namesake.process_token, "")  # a worker in threads has none
     of = [ClientConfigs(config, "worker-1", kafka.bootstrap_servers, token) for token in tokens]

@@ -20,7 +20,7 @@ from connectx.kafka.internal.topics import InternalTopics
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
 from connectx.recording.file import read_recordings
-from connectx.runtime.worker import Surroundings, Worker
+from connectx.runtime.worker import Worker, WorkerEnvironment
 from tests.support.waiting import until
 from tests.support.worker_script import worker_of
 
@@ -32,7 +32,7 @@ def history() -> list[EventKind]:
 
 
 @pytest.fixture
-def surroundings(history: list[EventKind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+def environment(history: list[EventKind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerEnvironment:
     """Of workers whose group and internal topics stay silent; their files are in `tmp_path`."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(InternalTopics, "start", lambda topics: None)
@@ -42,13 +42,13 @@ def surroundings(history: list[EventKind], tmp_path: Path, monkeypatch: pytest.M
     def record(transition: Transition, worker: str | None) -> None:
         history.append(transition.kind)
 
-    return Surroundings(config, "127.0.0.1:9", Plugins(), cast("Any", None), record, lambda: 1_000)
+    return WorkerEnvironment(config, "127.0.0.1:9", Plugins(), cast("Any", None), record, lambda: 1_000)
 
 
 @pytest.fixture
-def worker(surroundings: Surroundings) -> Iterator[Worker]:
+def worker(environment: WorkerEnvironment) -> Iterator[Worker]:
     """A worker that has started, and has recorded that step."""
-    made = Worker("worker-1", surroundings)
+    made = Worker("worker-1", environment)
     made.start()
     assert made.check() == (), "the step is done"
     yield made
@@ -96,8 +96,8 @@ def test_a_core_that_stands_still_cannot_be_checked(worker: Worker) -> None:
         worker.check(timeout_s=0.1)
 
 
-def test_a_worker_that_has_not_started_has_no_core_to_check_and_no_recording(surroundings: Surroundings) -> None:
-    worker = Worker("worker-1", surroundings)
+def test_a_worker_that_has_not_started_has_no_core_to_check_and_no_recording(environment: WorkerEnvironment) -> None:
+    worker = Worker("worker-1", environment)
     with pytest.raises(WorkerStoppedError, match="it has not started"):
         worker.check()
     assert worker.recordings("before its start") == ()

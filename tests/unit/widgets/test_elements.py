@@ -10,7 +10,7 @@ from connectx_widgets.elements import (
     changes,
     chunks,
     connector_elements,
-    goes_on,
+    is_running,
     lost_elements,
     newest,
     story_elements,
@@ -131,7 +131,7 @@ def test_a_picture_that_keeps_the_newest_shows_of_them_what_the_whole_one_shows(
     everything, kept = timeline_elements(whole.timeline()), timeline_elements(some.timeline())
     for key, element in kept.items():  # a mark whose bar is gone knows no lane
         assert element == everything[key] or element == {**everything[key], "kind": "mark", "lane": None}
-    assert {key for key, element in everything.items() if goes_on({key: element})} <= set(kept)
+    assert {key for key, element in everything.items() if is_running({key: element})} <= set(kept)
     assert max(sizes) == max(sizes[: len(sizes) // 2]) < len(everything) // 4
     assert taken_in_part.snapshot() == recorded.snapshot()
 
@@ -164,11 +164,11 @@ def test_nothing_goes_on_when_everything_has_ended() -> None:
     from connectx.model.events import EventKind
 
     history = small_cluster()
-    assert goes_on(elements(history))
+    assert is_running(elements(history))
     for worker in ("worker-1", "worker-2", "worker-3"):
-        assert goes_on(elements(history)), "the age of a worker's heartbeat grows"
+        assert is_running(elements(history)), "the age of a worker's heartbeat grows"
         history.at(60).add(EventKind.WORKER_STOPPED, worker)
-    assert not goes_on(elements(history))
+    assert not is_running(elements(history))
 
 
 def test_a_heartbeat_that_is_overdue_is_part_of_a_workers_line_and_another_is_not() -> None:

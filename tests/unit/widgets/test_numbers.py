@@ -111,7 +111,7 @@ def test_a_sink_has_its_lag_in_time_its_latency_and_its_flow(seconds: list[float
     read.read(1_000)
     read.read(3_250)
     out = read.by_connector["out"]
-    assert (out["lag"], out["behind_since"], out["p50_ms"], out["p99_ms"]) == (4, 1_000, 1117, 1117)
+    assert (out["lag"], out["lagging_since"], out["p50_ms"], out["p99_ms"]) == (4, 1_000, 1117, 1117)
     assert not read.read(9_000), "a lag that only gets older is no news"
     assert read.flows(["in", "out"]) == [Flow("flights", ("in",), ("out",))]
     assert read.flows(["in"]) == [Flow("flights", ("in",), ())]
@@ -155,12 +155,12 @@ def test_of_a_cluster_that_runs_elsewhere_offsets_tell_what_moves() -> None:
     )
     assert read.read(1_000)
     assert read.by_connector["in"] == {
-        "rate": 50, "moved": 100, "committed": 100, "every": 2_000, "lag": None, "behind_since": None
+        "rate": 50, "moved": 100, "committed": 100, "every": 2_000, "lag": None, "lagging_since": None
     }  # fmt: skip
-    assert (read.by_connector["out"]["lag"], read.by_connector["out"]["behind_since"]) == (10, None)
+    assert (read.by_connector["out"]["lag"], read.by_connector["out"]["lagging_since"]) == (10, None)
     read.take({"out": Movement(0.0, 90, 10, is_sink=True, topics=("lines",), committed={"lines-0": 90})})
     read.read(3_000)
-    assert read.by_connector["out"]["behind_since"] == 1_000
+    assert read.by_connector["out"]["lagging_since"] == 1_000
     assert read.flows(["in", "out"]) == [Flow("lines", ("in",), ("out",))]
 
 

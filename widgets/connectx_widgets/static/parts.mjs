@@ -145,7 +145,7 @@ export function troubleText({ errors, skipped, dead_letters: letters, retries, b
 const ONE = { "dead letters": "dead letter", errors: "error", retries: "retry", "by zombies": "by a zombie" };
 
 /** A sink's lag in records, and in time where that is known. */
-export function lagText({ lag, behind_since: since }, now) {
+export function lagText({ lag, lagging_since: since }, now) {
   const lateness = Math.max(now - since, 0), step = lateness < 10_000 ? 100 : 1000;
   return lag == null ? "" : `lag ${countText(lag)}${since ? `, ${duration(Math.floor(lateness / step) * step)}` : ""}`;
 }

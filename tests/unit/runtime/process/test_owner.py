@@ -19,7 +19,7 @@ from connectx.jvm.process import ChildProcess
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.process import owner
-from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.owner import ProcessEnvironment, ProcessWorker
 from connectx.runtime.process.wire import News, encode
 from connectx.runtime.process.wire import transition_content as content
 from connectx.runtime.worker_handle import WorkerState
@@ -39,7 +39,7 @@ def worker_of(
     record: Callable[[Transition, str | None], object], ended: Callable[[ProcessWorker], None] = lambda worker: None
 ) -> ProcessWorker:
     config = WorkerConfig.parse({**embedded_config({}), "bootstrap.servers": "127.0.0.1:1"})
-    return ProcessWorker("worker-1", ProcessSurroundings(config, "127.0.0.1:1", Future(), record, ended))
+    return ProcessWorker("worker-1", ProcessEnvironment(config, "127.0.0.1:1", Future(), record, ended))
 
 
 SCRIPTED = """

@@ -186,10 +186,10 @@ def test_every_code_is_made_to_happen() -> None:
     import re
 
     from connectx.verify.audit import assignments as work
-    from connectx.verify.audit import foundations as surroundings
+    from connectx.verify.audit import foundations as environment
     from connectx.verify.audit import overlaps
 
-    text = "".join(inspect.getsource(module) for module in (overlaps, surroundings, work))
+    text = "".join(inspect.getsource(module) for module in (overlaps, environment, work))
     over_clusters = {"internal_topics_shared", "same_transactional_id"}
     codes = set(re.findall(r'(?:Finding|_finding)\(\s*"(\w+)"', text)) | {"hanging_transaction", "open_transaction"}
     assert codes == set(CASES) | over_clusters
