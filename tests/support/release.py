@@ -54,17 +54,43 @@ def check_tree(version: str, commit: str, changelog: str, untracked: str) -> Non
         )
 
 
+def check_tag(version: str, tagged: str, commit: str) -> None:
+    """Refuse a version whose tag is on another commit. `tagged` is the tag's commit, empty if there is no such tag.
+
+    Raises:
+        ReleaseRefusedError: the version was released before.
+    """
+    if tagged not in ("", commit):
+        raise ReleaseRefusedError(
+            f"v{version} is the tag of commit {tagged}, and this is {commit}: give this release a new version in "
+            "connectx/version.py."
+        )
+
+
+def commit_of_tag(tag: str, root: Path = ROOT) -> str:
+    """The hash of the commit that a tag names, empty if there is no such tag."""
+    command = ("git", "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def section_of(changelog: str, version: str) -> str | None:
+    """The text of a version's section with its heading, None if there is none."""
+    found = re.search(rf"^## {re.escape(version)}\b.*?(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    return found and found[0].strip()
+
+
 def results_of(record: Mapping[str, Any] | None, commit: str) -> dict[str, Any]:
     """The results of `make test-all` for the sign-off, from its record in test-artefacts/.
 
     Raises:
-        ReleaseRefusedError: there is no record, it is of another commit, or tests failed.
+        ReleaseRefusedError: there is no record, it is of another commit, or tests failed or were skipped.
     """
     if record is None or record.get("commit") != commit:
         raise ReleaseRefusedError(f"`make test-all` has not run on commit {commit}: run it, then make release again.")
     result = Result(flaky=record["flaky"], failed=record["failed"], passed=record["passed"])
-    if not result.is_good:
-        raise ReleaseRefusedError(f"`make test-all` failed on commit {commit}:\n{summary(result)}")
+    result.skipped.update(record.get("skipped", {}))
+    if not result.is_good or result.skipped:
+        raise ReleaseRefusedError(f"`make test-all` did not pass whole on commit {commit}:\n{summary(result)}")
     return {"passed": result.passed, "flaky": result.flaky, "failed": result.failed, "wall_s": round(record["wall_s"])}
 
 
@@ -124,6 +150,7 @@ def main() -> int:
     path = ARTEFACTS / "test-all.json"
     try:
         check_tree(version, commit, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), untracked)
+        check_tag(version, commit_of_tag(f"v{version}"), commit)
         everything = results_of(json.loads(path.read_text()) if path.exists() else None, commit)
     except ReleaseRefusedError as error:
         print(error, file=sys.stderr)
