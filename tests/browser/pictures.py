@@ -20,8 +20,9 @@ import connectx as cx
 from tests.support.lab import ROOT, chromium
 
 DOCS = ROOT / "docs"
-FRAME_S = 0.3
+FRAME_S = 0.45
 FILM_PX = 520
+COLORS = 48
 WORKER = '.cxp-worker[data-worker="{}"]'
 RUNS = '.cxp-svg [data-worker="{}"][data-state="running"]'
 CONFIG = {"scheduled.rebalance.max.delay.ms": "2000", "session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
@@ -34,6 +35,18 @@ def film(page: Page, seconds: float) -> Iterator[Image.Image]:
     while (began_s := time.monotonic()) < end_s:
         yield Image.open(BytesIO(page.screenshot(clip={"x": 0, "y": 0, "width": 1000, "height": FILM_PX})))
         time.sleep(max(0.0, FRAME_S - (time.monotonic() - began_s)))
+
+
+def save(frames: list[Image.Image], file: Path) -> None:
+    """Save a film whose frames share their colors: with a palette for each, pixels that stay would change."""
+    width, height = frames[0].size
+    strip = Image.new("RGB", (width, height * len(frames)))
+    for number, frame in enumerate(frames):
+        strip.paste(frame, (0, number * height))
+    palette = strip.quantize(COLORS)
+    first, *rest = (frame.convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
+    pause = [round(FRAME_S * 1000)] * len(rest)
+    first.save(file, save_all=True, append_images=rest, duration=[*pause, 3000], loop=0, optimize=True)
 
 
 def click(page: Page, verb: str, worker: str) -> None:
@@ -83,9 +96,7 @@ def main() -> None:
         frames += film(page, 0.9)
         click(page, "kill", "worker-2")
         frames += film(page, 9.0)
-        first, *rest = (frame.convert("P", palette=Image.Palette.ADAPTIVE, colors=64) for frame in frames)
-        pause = [round(FRAME_S * 1000)] * len(rest)
-        first.save(DOCS / "kill.gif", save_all=True, append_images=rest, duration=[*pause, 3000], loop=0, optimize=True)
+        save(frames, DOCS / "kill.gif")
 
         click(page, "stall", "worker-3")
         page.wait_for_selector('.cxp-svg [data-worker="worker-3"][data-mark="fenced"]')

@@ -93,6 +93,12 @@ def test_the_table_of_the_readme_links_every_page_of_the_site_by_its_title() -> 
     assert linked == {**alone, "connectors/index.md": "Overview"}
 
 
+def test_pictures_load_fast() -> None:
+    pictures = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".gif", ".png", ".svg")]
+    assert [path.name for path in pictures if path.stat().st_size > 400_000] == []
+    assert pictures != []
+
+
 @pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("ARCHITECTURE.md", 150)])
 def test_the_pages_that_are_read_first_are_short(page: str, lines: int) -> None:
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= lines
