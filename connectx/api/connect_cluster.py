@@ -73,7 +73,7 @@ class WorkerView(Protocol):
 
     @property
     def connectors(self) -> list[str]:
-        """Its connectors."""
+        """Names of the connectors that it runs."""
 
     @property
     def generation(self) -> int | None:

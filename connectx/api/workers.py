@@ -354,7 +354,7 @@ class Workers:
         self._workers: dict[str, Worker] = {}
 
     def add(self, worker: Worker) -> None:
-        """Add a worker."""
+        """Append a worker, or replace the one of its name."""
         self._workers[worker.name] = worker
 
     def __getitem__(self, key: str | int) -> Worker:

@@ -54,13 +54,13 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
     require_writable(report)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
-        screen.say("Unpacking the flights and measuring the file")
+        screen.report("Unpacking the flights and measuring the file")
         path = unpack(folder, rows)
         in_file = measure_file(path)
-        screen.say("Starting PostgreSQL")
+        screen.report("Starting PostgreSQL")
         uri = stack.enter_context(database(folder))
         cluster = stack.enter_context(_cluster(screen))
-        screen.say(_settings(cluster))
+        screen.report(_settings(cluster))
         flow = _Flow(cluster, screen, uri, stack.enter_context(Reader(uri)), path, in_file)
         try:
             flow.create()
@@ -68,7 +68,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
         except ConnectxError:
             write_report(cluster.events, report, title="connectx demo: flights, ended early", samples=cluster.samples())
             raise
-        screen.say("Measuring the topic and the table from outside")
+        screen.report("Measuring the topic and the table from outside")
         in_topic = measure_topic(cluster.bootstrap_servers, TOPIC)
         flow.await_rows(in_topic.rows)
         in_table = measure_table(uri, TABLE)
@@ -117,12 +117,12 @@ def temporary_folder() -> Iterator[str]:
 def _cluster(screen: Screen) -> Iterator[Cluster]:
     from connectx.api.cluster import Cluster
 
-    screen.say(f"Starting Kafka, Spark and {WORKERS} workers")
+    screen.report(f"Starting Kafka, Spark and {WORKERS} workers")
     cluster = Cluster(workers=WORKERS, progress=screen.progress)
     try:
         yield cluster
     finally:
-        screen.say("Stopping everything")
+        screen.report("Stopping everything")
         with uninterrupted():
             cluster.close()
 
@@ -208,7 +208,7 @@ class _Flow:
                 if before != (self.rows_out, self.watched.records):
                     moved_at = now
                 elif now - moved_at > _STUCK_S:
-                    self.screen.say(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
+                    self.screen.report(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
                     return
 
     def await_rows(self, rows: int) -> None:
@@ -239,7 +239,7 @@ class _Flow:
                 if (move.task, move.time_ms) not in self.reported_moves:
                     self.reported_moves.add((move.task, move.time_ms))
                     took = duration(move.time_ms - failover.time_ms)
-                    self.screen.say(
+                    self.screen.report(
                         f"{move.task} moved from {move.from_worker} to {move.to_worker}, {took} after the kill"
                     )
 
@@ -259,7 +259,7 @@ class _Flow:
             if share >= _ADD_WORKER_AT and self.watched.holder(SOURCE, 0):
                 self.added = True
                 worker = self.cluster.add_worker()
-                self.screen.say(f"{worker.name} was added")
+                self.screen.report(f"{worker.name} was added")
         elif (
             len(self.kills) == 1
             and share >= _KILL_SINK_AT
@@ -274,4 +274,4 @@ class _Flow:
             return
         self.kills.append(Kill(worker, task, self._share()))
         self.cluster.kill(worker)
-        self.screen.say(f"{worker}, which ran {task}, was killed at {self.rows_out:,} rows")
+        self.screen.report(f"{worker}, which ran {task}, was killed at {self.rows_out:,} rows")

@@ -111,20 +111,20 @@ def run(screen: Screen, report: Path, rows: int | None = None, copies: int = COP
     require_writable(report)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
-        screen.say("Unpacking the flights and measuring the file")
+        screen.report("Unpacking the flights and measuring the file")
         path = multiply(unpack(folder, rows), copies)
         places = {"CSV file": measure_file(path)}
-        screen.say("Starting PostgreSQL, and Spark's master with two workers")
+        screen.report("Starting PostgreSQL, and Spark's master with two workers")
         uri = stack.enter_context(database(folder))
         spark = stack.enter_context(SparkStandalone(folder / "spark"))
-        screen.say(f"Starting Kafka, Spark's driver and {WORKERS} worker processes")
+        screen.report(f"Starting Kafka, Spark's driver and {WORKERS} worker processes")
         cluster = stack.enter_context(
             Cluster(WORKERS, spark=spark.settings, isolation="process", faults=False, progress=screen.progress)
         )
         flow = _Flow(cluster, spark, screen, stack.enter_context(Reader(uri)), path, places["CSV file"].rows)
         flow.create(uri, folder / "lake")
         flow.watch(folder / "lake" / TOPIC)
-        screen.say("Measuring the topic and both tables from outside")
+        screen.report("Measuring the topic and both tables from outside")
         places["Topic, read_committed"] = measure_topic(cluster.bootstrap_servers, TOPIC)
         places["PostgreSQL, SQL"] = measure_table(uri, TABLE)
         places["Delta, Arrow"] = measure_delta(folder / "lake" / TOPIC)
@@ -197,11 +197,11 @@ class _Flow:
             self._break()
             if self.watched.position * 4 >= size * quarter:
                 quarter += 1
-                self.screen.say(f"{self.watched.records:,} of {self.rows:,} flights are committed in the topic")
+                self.screen.report(f"{self.watched.records:,} of {self.rows:,} flights are committed in the topic")
             if before != (self.watched.position, len(self.watched.events)):
                 moved_s = time.monotonic()
             elif time.monotonic() - moved_s > _STUCK_S:
-                self.screen.say(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
+                self.screen.report(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
                 return
 
     def _await_tables(self, news: Subscription, table: Path) -> None:
@@ -248,7 +248,7 @@ class _Flow:
     def _note(self, what: str) -> None:
         self.killed.append(what)
         self.slices_at_kill = self.watched.slices
-        self.screen.say(f"{what} was killed while a job ran, with {self.watched.records:,} flights committed")
+        self.screen.report(f"{what} was killed while a job ran, with {self.watched.records:,} flights committed")
 
 
 def _executors_work() -> bool:

@@ -50,7 +50,7 @@ class Look:
 class Screen(Protocol):
     """Where the demo shows itself."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Something that happened, or what comes next."""
 
     @property
@@ -82,7 +82,7 @@ class PlainScreen:
         self._shown: set[str] = set()
         self._next_share = _LINE_EVERY
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """A line with the seconds since the start."""
         self._write(f"{time.monotonic() - self._begin:5.1f} s  {text}")
 
@@ -94,7 +94,7 @@ class PlainScreen:
     def _begins(self, label: str, done: int, total: int) -> None:
         if label not in self._shown:
             self._shown.add(label)
-            self.say(label)
+            self.report(label)
 
     def live(self) -> AbstractContextManager[object]:
         """Nothing to open."""
@@ -105,7 +105,7 @@ class PlainScreen:
         while look.share >= self._next_share:
             self._next_share += _LINE_EVERY
             if look.share < self._next_share:
-                self.say(
+                self.report(
                     f"{look.rows_out:,} of {look.rows_in:,} rows in the table; {plural(look.slices, 'slice')}, "
                     f"{look.records:,} records, lag {look.lag:,}, generation {look.snapshot.generation}"
                 )
@@ -147,7 +147,7 @@ class RichScreen:
         )
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """A line that stays, with the seconds since the start."""
         self._console.print(f"[dim]{time.monotonic() - self._begin:5.1f} s[/]  ", end="")
         self._console.print(text, markup=False)

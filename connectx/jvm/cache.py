@@ -42,7 +42,7 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in DISK_FULL
 
 
-def says_disk_full(text: str) -> bool:
+def reports_disk_full(text: str) -> bool:
     """Whether the output of another program means the same."""
     return any(os.strerror(number) in text for number in DISK_FULL)
 

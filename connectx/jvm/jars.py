@@ -30,7 +30,7 @@ from filelock import FileLock
 
 from connectx.errors.machine import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
 from connectx.extras import require
-from connectx.jvm.cache import cache_dir, is_disk_full, require_free, says_disk_full
+from connectx.jvm.cache import cache_dir, is_disk_full, reports_disk_full, require_free
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 from connectx.jvm.trust import trust_options
@@ -205,7 +205,7 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
 
 
 def _download_error(name: str, partial: Path, reason: str) -> Exception:
-    if says_disk_full(reason):
+    if reports_disk_full(reason):
         return DiskFullError(partial.parent, "CONNECTX_CACHE_DIR", reason)
     if "Server access error" in reason or reason.startswith("Host "):
         return NoNetworkError(name, reason)

@@ -323,7 +323,11 @@ class SinkConsumer:
         if committed != OFFSET_INVALID:
             _log.warning(
                 "The log of %s has offsets %d to %d, but %d was committed: reading resumes at %d (auto.offset.reset).",
-                *(partition, low, high, committed, offset),
+                partition,
+                low,
+                high,
+                committed,
+                offset,
             )
         return offset
 

@@ -135,7 +135,7 @@ class ConfigMovedOn(Cause):
     text: ClassVar = "the config topic has moved on since the assignment"
 
 
-class LeaderBehind(Cause):
+class LeaderOutdated(Cause):
     """The leader had not read the config topic as far as this worker."""
 
     text: ClassVar = "the leader had not read the config topic"

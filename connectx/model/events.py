@@ -81,7 +81,7 @@ class Event(Shown):
 
     @property
     def kind(self) -> EventKind:
-        """What kind of event it is."""
+        """Kind of its payload."""
         return self.payload.kind
 
     @property

@@ -106,13 +106,13 @@ class WorkerConfig(WorkerKeys):
 
     @property
     def offset_topic(self) -> StorageTopic:
-        """The offsets topic."""
+        """Where source offsets are, by `offset.storage.*`."""
         partitions, replication_factor = self.offset_storage_partitions, self.offset_storage_replication_factor
         return self._storage_topic("offset", self.offset_storage_topic, partitions, replication_factor)
 
     @property
     def status_topic(self) -> StorageTopic:
-        """The status topic."""
+        """Where states are, by `status.storage.*`."""
         partitions, replication_factor = self.status_storage_partitions, self.status_storage_replication_factor
         return self._storage_topic("status", self.status_storage_topic, partitions, replication_factor)
 

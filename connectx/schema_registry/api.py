@@ -136,8 +136,9 @@ def _answer(content: Any, status: int = 200) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _answer({"error_code": error.status_code, "message": f"HTTP {error.status_code} {error.detail}"},
-                   error.status_code)  # fmt: skip
+    return _answer(
+        {"error_code": error.status_code, "message": f"HTTP {error.status_code} {error.detail}"}, error.status_code
+    )
 
 
 def _compatible(asked: _Asked, number: str | None) -> dict[str, Any]:
@@ -147,8 +148,11 @@ def _compatible(asked: _Asked, number: str | None) -> dict[str, Any]:
 
 
 def _subjects_of_id(asked: _Asked) -> list[Any]:
-    return [one for one in asked.ask_all(lambda catalog: catalog.by_id(asked.schema_id))
-            if not one.deleted or asked.flag("deleted")]  # fmt: skip
+    return [
+        one
+        for one in asked.ask_all(lambda catalog: catalog.by_id(asked.schema_id))
+        if not one.deleted or asked.flag("deleted")
+    ]
 
 
 def _in_format(asked: _Asked, version: Version) -> Version:

@@ -243,8 +243,12 @@ class Catalog:
             raise refusals.invalid_mode()
         if name == "IMPORT" and not force and (self._of(subject, True) if subject else self.all(deleted=True)):
             raise refusals.RefusedError(
-                422, 42205, "Cannot import since found existing subjects" if subject is None
-                else f"Cannot import since found existing subjects: {subject}")  # fmt: skip
+                422,
+                42205,
+                "Cannot import since found existing subjects"
+                if subject is None
+                else f"Cannot import since found existing subjects: {subject}",
+            )
         return Change({"mode": name}, [mode_record(subject, name)])
 
     def remove_mode(self, subject: str | None) -> Change:
@@ -316,12 +320,17 @@ class Catalog:
         new, comparison = self._parsed(asked), _COMPARISONS[asked.kind]
         for old in others:
             if old.kind != asked.kind:
-                return [f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
-                        f"additionalInfo:'{old.kind}'}}"]  # fmt: skip
+                return [
+                    f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
+                    f"additionalInfo:'{old.kind}'}}"
+                ]
             found = comparison.problems(level, new, self._parsed(old))
             if found:
-                tail = (f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.text}'}}",
-                        f"{{validateFields: 'false', compatibility: '{level}'}}")  # fmt: skip
+                tail = (
+                    f"{{oldSchemaVersion: {old.version}}}",
+                    f"{{oldSchema: '{old.text}'}}",
+                    f"{{validateFields: 'false', compatibility: '{level}'}}",
+                )
                 return [*found, *tail]
         return []
 

@@ -24,7 +24,8 @@ _KINDS: Final = {
     **dict.fromkeys((9, 12), "STRING_OR_BYTES"),
     **dict.fromkeys((7, 15), "FIXED32"),
     **dict.fromkeys((6, 16), "FIXED64"),
-    **{1: "DOUBLE", 2: "FLOAT"},
+    1: "DOUBLE",
+    2: "FLOAT",
 }
 """Scalar types by number, in groups whose encodings are the same."""
 _OPTIONAL, _REQUIRED, _REPEATED = "OPTIONAL", "REQUIRED", "REPEATED"

@@ -26,7 +26,7 @@ import javaproperties
 from connectx.errors.machine import DiskFullError
 from connectx.errors.spark import SparkStartError
 from connectx.jvm import archive, jars
-from connectx.jvm.cache import OwnedDir, require_free, says_disk_full
+from connectx.jvm.cache import OwnedDir, reports_disk_full, require_free
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.process import log_tail
 from connectx.jvm.progress import Progress, silent
@@ -280,7 +280,7 @@ class SparkDriver:
             code = self._process.poll()
             if code is not None:
                 tail = self.log_tail()
-                if says_disk_full(tail):
+                if reports_disk_full(tail):
                     raise DiskFullError("Spark's temporary files", "TMPDIR", "Spark could not write")
                 raise SparkStartError(f"ended with exit code {code}", tail)
             if time.monotonic() > deadline_s:

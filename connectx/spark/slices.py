@@ -66,13 +66,13 @@ class TaskSpark:
         settings: Spark settings of the task's session; a setting that the session does not allow is left alone.
         stopping: done when the task is to stop, or to end: then it waits for Spark's start no longer.
 
-    `gave_up` is True once it has ended its wait for that reason.
+    `abandoned` is True once it has ended its wait for that reason.
     """
 
     def __init__(
         self, provider: SparkSessions, settings: Mapping[str, str], stopping: Future[None] | None = None
     ) -> None:
-        self.gave_up = False
+        self.abandoned = False
         self._provider = provider
         self._settings = dict(settings)
         self._modules: Sequence[str] = ()
@@ -86,7 +86,7 @@ class TaskSpark:
             try:
                 session = self._provider.task_session(self._stopping)
             except SparkNotAwaitedError:
-                self.gave_up = True
+                self.abandoned = True
                 raise
             own = _OF_CONNECT if is_connect(session) else {}
             for name, value in {**self._settings, **own}.items():

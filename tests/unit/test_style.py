@@ -1,4 +1,8 @@
-"""Pages and code are written in plain English: words that make a reader stop are not in them."""
+"""Pages and code are written in plain English, names too, and the formatter lays out the code.
+
+Words that make a reader stop are in no text and no name, a docstring has more than the name that it describes, and no
+line is packed against the formatter.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import io
 import json
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +50,24 @@ REPLACEMENTS: Final = {
     r"newcomers?": "new worker, new member",
     r"at hand": "gathered, in memory, waiting",
 }
+NAMED: Final = (
+    r"told|untold|tells?|behind|somebody|nobody|who(?:so)?ever|let_go|lets_go|gives?_up|gave_up|go(?:es|ing)?_on|at_hand"
+    r"|anew|at_once|by_hand|held_up|for_good|newcomers?|says?|said|hears?|heard|mend(?:s|ed)?|for_ever|without_end"
+    r"|goodbyes?|became_of|once_more"
+)
+"""Words of the same list, as they are in names."""
+NAME: Final = re.compile(rf"(?:^|_)(?:{NAMED})(?:_|$)")
+PRODUCT: Final = [
+    *sorted((ROOT / "connectx").rglob("*.py")),
+    *sorted((ROOT / "widgets/connectx_widgets").rglob("*.py")),
+]
+FILLERS: Final = r"a|all|an|and|as|by|for|in|is|it|its|of|one|returns?|that|the|to|what|which|with"
 PATTERNS: Final = {
     re.compile(r"(?<![\w-])(?:" + words.replace(" ", r"\s+") + r")(?![\w-])", re.IGNORECASE): plainer
     for words, plainer in REPLACEMENTS.items()
 }
+NOT_YET: Final = ("connectx/connectors", "connectx/core", "connectx/plugins", "connectx/rest", "connectx/runtime")
+"""Folders whose names, layout and docstrings are not checked yet."""
 FENCED: Final = re.compile(r"^```.*?^```|<!--.*?-->", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"`[^`]*`")
 SCRIPT: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`", re.DOTALL)
@@ -113,6 +131,55 @@ def listed_words(path: Path, root: Path = ROOT) -> list[str]:
     return found
 
 
+def name_problems(source: str) -> Iterator[str]:
+    """Names that a file gives and that have a listed word in them, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                pass
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                pass
+            case _:
+                continue
+        if NAME.search(snake(name)):
+            yield f"{node.lineno}: {name}"
+
+
+def snake(name: str) -> str:
+    """`RecordsAtHand` as `records_at_hand`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def layout_problems(source: str) -> Iterator[str]:
+    """Lines that the formatter was kept from: by a comment, by a banner, or by a literal unpacked into another."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if re.search(r"# fmt: (?:skip|off)|^\s*# ?[-=#]{6,}", line):
+            yield f"{number}: {line.strip()}"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List | ast.Set):
+            yield f"{node.lineno}: *(...)"
+        if isinstance(node, ast.Dict):
+            inner = (value for key, value in zip(node.keys, node.values, strict=True) if key is None)
+            yield from (f"{value.lineno}: **{{...}}" for value in inner if isinstance(value, ast.Dict))
+
+
+def docstring_problems(source: str) -> Iterator[str]:
+    """Docstrings that refer to a base class, where `@override` does, or whose words are all in the name."""
+    for owner in ast.walk(ast.parse(source)):
+        if not isinstance(owner, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        for node in owner.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+                known = stems(snake(f"{getattr(owner, 'name', '')}_{node.name}").split("_"))
+                if re.fullmatch(r"As in [A-Z]\w+\.", text) or stems(re.findall(r"\w+", text.lower())) <= known:
+                    yield f"{node.lineno}: {node.name}: {text}"
+
+
+def stems(words: Iterable[str]) -> set[str]:
+    """Words without their plural, and without those that carry no meaning."""
+    return {word.rstrip("s") for word in words if not re.fullmatch(FILLERS, word)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_page_has_none_of_the_words_that_have_a_plainer_one(page: Path) -> None:
     assert listed_words(page) == []
@@ -124,6 +191,38 @@ def test_code_has_none_of_the_words_that_have_a_plainer_one(folder: str) -> None
     files = [place] if place.is_file() else sorted(place.rglob("*"))
     checked = [path for path in files if path.suffix in READERS and ".ipynb_checkpoints" not in path.parts]
     assert [problem for path in checked for problem in listed_words(path)] == []
+
+
+@pytest.mark.parametrize("problems", [name_problems, layout_problems, docstring_problems])
+def test_names_layout_and_docstrings_are_plain(problems: Callable[[str], Iterator[str]]) -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): list(problems(path.read_text(encoding="utf-8")))
+        for path in PRODUCT
+        if not any(path.is_relative_to(ROOT / folder) for folder in NOT_YET)
+    }
+    assert {place: listed for place, listed in found.items() if listed} == {}
+
+
+@pytest.mark.parametrize(
+    ("problems", "source", "expected"),
+    [
+        (name_problems, "def f(at_once):\n    told.x = RecordsAtHand\n    whoever = 1\n", ["1: at_once", "3: whoever"]),
+        (name_problems, "class Newcomer: ...\nbehinds = foretold = 1\n", ["1: Newcomer"]),
+        (layout_problems, "x = [1]  # fmt: skip\n# ------ y\n# - z\n", ["1: x = [1]  # fmt: skip", "2: # ------ y"]),
+        (layout_problems, "f(*(1, 2), *a, *(b for b in c))\ng = {**{'a': 1}, **h}\n", ["1: *(...)", "2: **{...}"]),
+        (
+            docstring_problems,
+            'def key_names():\n    """The names of the key."""\n',
+            ["1: key_names: The names of the key."],
+        ),
+        (docstring_problems, 'class A:\n    def f(self):\n        """As in Target."""\n', ["2: f: As in Target."]),
+        (docstring_problems, 'def close():\n    """Close the connections."""\n', []),
+    ],
+)
+def test_names_layout_and_docstrings_that_are_not_plain_are_found(
+    problems: Callable[[str], Iterator[str]], source: str, expected: list[str]
+) -> None:
+    assert sorted(problems(source)) == expected
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ class Rebalance:
     def on_mismatch_timer(self) -> None:
         """Ask the leader for another assignment, unless there is one."""
         if self.phase is RebalancePhase.SYNCING:
-            self.request_rejoin(causes.LeaderBehind())
+            self.request_rejoin(causes.LeaderOutdated())
 
     def _start_work(self) -> None:
         group = self.context.group

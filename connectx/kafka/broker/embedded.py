@@ -20,7 +20,7 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.machine import BrokerError, DiskFullError, PortTakenError
 from connectx.extras import require
 from connectx.jvm import archive, jars
-from connectx.jvm.cache import OwnedDir, is_disk_full, require_free, says_disk_full
+from connectx.jvm.cache import OwnedDir, is_disk_full, reports_disk_full, require_free
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.process import ChildProcess
 from connectx.jvm.progress import Progress, silent
@@ -208,7 +208,7 @@ class EmbeddedKafka(Shown):
                 self._log_seen_bytes += len(new)
         except FileNotFoundError:
             new = b""
-        self._saw_disk_full = self._saw_disk_full or says_disk_full(new.decode(errors="replace"))
+        self._saw_disk_full = self._saw_disk_full or reports_disk_full(new.decode(errors="replace"))
         return self._saw_disk_full
 
     def log_tail(self) -> str:

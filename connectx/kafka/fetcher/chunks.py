@@ -186,6 +186,8 @@ def _decode(selected: Sequence[tuple[Chunk, Sequence[BatchHeader]]]) -> tuple[pa
         pa.array(np.repeat(partitions, counts)),
         rows["offset"],
         stamps,
-        *(rows["key"], rows["value"], rows["headers"]),
+        rows["key"],
+        rows["value"],
+        rows["headers"],
     ]
     return pa.table(columns, schema=SCHEMA), firsts

@@ -92,7 +92,7 @@ class TaskWorld(Protocol[ActionT_contra, StimulusT_co]):
     """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `metrics`."""
 
     @property
-    def gave_up(self) -> bool:
+    def abandoned(self) -> bool:
         """True once a stop has ended the task's wait for Spark's start, which fails the effect that waited."""
 
     def carry_out(self, effect: ActionT_contra) -> StimulusT_co | None:
@@ -304,7 +304,7 @@ class Runner(Generic[StimulusT, ActionT]):
         match effect:
             case ReportState(paused):
                 self.services.post(TaskStateReached(order.task, order.instance, paused))
-            case ReportFailed() if self._world.gave_up:  # not a failure: it was ordered to stop
+            case ReportFailed() if self._world.abandoned:  # not a failure: it was ordered to stop
                 self.services.post(TaskStopped(order.task, order.instance))
             case ReportFailed(error, kind, newer_epoch):
                 self.errors.record_errors += kind is FailureKind.RECORD

@@ -113,12 +113,15 @@ class Audit:
 
 
 def _html(finding: Finding) -> str:
-    sign, facts = _SIGNS[finding.severity], {
-        "seen": finding.evidence,
-        "so": finding.consequence,
-        "do": finding.remedy,
-        **({"cluster": finding.cluster} if finding.cluster else {}),
-    }  # fmt: skip
+    sign, facts = (
+        _SIGNS[finding.severity],
+        {
+            "seen": finding.evidence,
+            "so": finding.consequence,
+            "do": finding.remedy,
+            **({"cluster": finding.cluster} if finding.cluster else {}),
+        },
+    )
     head = f"{sign} {finding.severity} <code>{escape(finding.code)}</code> {escape(finding.subject)}"
     is_open = " open" if finding.severity is Severity.ERROR else ""
     return f"<details{is_open}><summary>{head}</summary>{html_facts(facts)}</details>"

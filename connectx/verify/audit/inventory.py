@@ -36,7 +36,7 @@ class AuditedConnector:
 
     @property
     def class_name(self) -> str:
-        """Its connector.class."""
+        """Value of `connector.class`, empty if it is not known."""
         return self.config.get("connector.class") or ""
 
     @property

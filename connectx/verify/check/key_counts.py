@@ -205,11 +205,13 @@ def _compared(
     known = "key IS NOT NULL"
     named = {**_FINDINGS, "fewer": _FEWER}
     sums = counted.agg(
-        *(f.coalesce(f.sum(f.expr(f"IF({known}, {side}, 0)")), f.lit(0)).alias(name)
-          for name, side in (("records", "topic"), ("rows", "target"))),
+        *(
+            f.coalesce(f.sum(f.expr(f"IF({known}, {side}, 0)")), f.lit(0)).alias(name)
+            for name, side in (("records", "topic"), ("rows", "target"))
+        ),
         f.coalesce(f.sum(f.expr(f"IF({known}, 0, topic + target)")), f.lit(0)).alias("unidentified"),
         *(f.count_if(f.expr(f"{known} AND {condition}")).alias(name) for name, condition in named.items()),
-    ).first()  # fmt: skip
+    ).first()
     assert sums is not None
     counts = {name: int(sums[name]) for name in ("records", "rows", "unidentified", *named)}
     some = any(counts[name] for name in _FINDINGS)
@@ -309,8 +311,10 @@ def _joined(parts: Sequence[Column]) -> Column:
     """Parts of a key as one text; null when one of them is. Numbers lose the zeros that mean nothing."""
     from pyspark.sql import functions as f
 
-    plain = [f.regexp_replace(f.regexp_replace(one, r"^(-?\d+)\.0+$", "$1"), r"^(-?\d+\.\d*?[1-9])0+$", "$1")
-             for one in parts]  # fmt: skip
+    plain = [
+        f.regexp_replace(f.regexp_replace(one, r"^(-?\d+)\.0+$", "$1"), r"^(-?\d+\.\d*?[1-9])0+$", "$1")
+        for one in parts
+    ]
     whole = plain[0]
     for one in plain[1:]:
         whole = f.concat(whole, f.lit(", "), one)

@@ -49,8 +49,11 @@ class _Left:
         before = self.keyed.pop(at, {})
         if change.after is not None:
             self.keyed[at] = {**change.after, **{name: before[name] for name in change.kept if name in before}}
-            self.doubtful |= {(at[0], name) for name, value in before.items()
-                              if isinstance(value, list) and change.after.get(name, value) is None}  # fmt: skip
+            self.doubtful |= {
+                (at[0], name)
+                for name, value in before.items()
+                if isinstance(value, list) and change.after.get(name, value) is None
+            }
 
     def rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Topic and fields of each row."""

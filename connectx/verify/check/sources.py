@@ -129,8 +129,10 @@ class SourceReader:
         import pyarrow as pa
 
         records = list(self._records(piece))
-        sides = {"key": pa.array([k for _, k, _ in records], pa.binary()),
-                 "value": pa.array([v for _, _, v in records], pa.binary())}  # fmt: skip
+        sides = {
+            "key": pa.array([k for _, k, _ in records], pa.binary()),
+            "value": pa.array([v for _, _, v in records], pa.binary()),
+        }
         for (topic, _, _), (key, value) in zip(records, read("", pa.table(sides)), strict=True):
             yield topic, key, value
 

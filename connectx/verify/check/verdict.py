@@ -143,7 +143,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence."""
+        """Outcome, counts and reasons, for people."""
         if self.answer == "valid":
             return f"Valid: {self._seen()}, each once and in order{self._shut_out()}."
         if self.answer == "unknown":

@@ -24,7 +24,7 @@ def test_plain_output_is_a_few_lines_of_printable_text() -> None:
     stream = io.StringIO()
     screen = screen_for(stream)
     assert isinstance(screen, PlainScreen)
-    screen.say("Starting")
+    screen.report("Starting")
     for done in range(30):
         screen.progress("Fetching jars", done, 30)
     with screen.live():
@@ -61,7 +61,7 @@ def test_the_picture_shows_bars_facts_and_who_runs_what() -> None:
     screen = RichScreen(Console(file=stream, force_terminal=True, width=110, highlight=False))
     assert screen.progress is None
     with screen.live():
-        screen.say("worker-2 [which ran x] was killed")
+        screen.report("worker-2 [which ran x] was killed")
         screen.show(look(400))
     screen.finish(VERDICT, stories(kill_of_source().events), START_MS)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())

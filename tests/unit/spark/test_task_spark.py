@@ -35,7 +35,7 @@ def test_a_task_that_is_to_stop_waits_for_spark_no_longer(sessions: SparkSession
         stopping.set_result(None)
         with pytest.raises(SparkNotAwaitedError):
             polled.result(30)
-    assert spark.gave_up
+    assert spark.abandoned
     assert not spark.used
 
 

@@ -129,9 +129,9 @@ class SinkWorld:
         return None
 
     @property
-    def gave_up(self) -> bool:
+    def abandoned(self) -> bool:
         """True once a stop has ended the wait for Spark's start."""
-        return self._spark.gave_up
+        return self._spark.abandoned
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in the target or in Spark."""

@@ -211,9 +211,9 @@ class SourceWorld:
         return {**self._metrics, **lane, "job": self._bulk.progress(), "waits": masked(self._setup.plugin.waits)}
 
     @property
-    def gave_up(self) -> bool:
+    def abandoned(self) -> bool:
         """True once a stop has ended the wait for Spark's start."""
-        return self._spark.gave_up
+        return self._spark.abandoned
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""
