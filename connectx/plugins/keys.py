@@ -155,14 +155,7 @@ COMMON_CONFIG: Final = (
         display_name="Error Tolerance",
         validator=one_of("none", "all"),
     )
-    .define(
-        "errors.log.enable",
-        bool,
-        False,
-        doc="Log every error.",
-        width="SHORT",
-        display_name="Log Errors",
-    )
+    .define("errors.log.enable", bool, False, doc="Log every error.", width="SHORT", display_name="Log Errors")
     .define(
         "errors.log.include.messages",
         bool,
@@ -361,11 +354,7 @@ LIMITS_CONFIG: Final = (
         validator=at_least(-1),
     )
     .define(
-        "lag.alarm.ms",
-        "LONG",
-        60_000,
-        doc="How long the lag must stay above lag.alarm.records.",
-        validator=at_least(0),
+        "lag.alarm.ms", "LONG", 60_000, doc="How long the lag must stay above lag.alarm.records.", validator=at_least(0)
     )
 )
 """Keys of sink connectors that limit the load on a target and report a target that is too slow."""

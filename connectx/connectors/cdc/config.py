@@ -73,12 +73,7 @@ CONFIG: Final = (
         validator=non_empty(),
     )
     .define("database.port", int, 5432, doc="Port of the server.", importance="HIGH")
-    .define(
-        "database.user",
-        str,
-        doc="User with the attribute REPLICATION who may read the tables.",
-        importance="HIGH",
-    )
+    .define("database.user", str, doc="User with the attribute REPLICATION who may read the tables.", importance="HIGH")
     .define("database.password", str, None, doc="Password of the user.", importance="HIGH", secret=True)
     .define("database.dbname", str, doc="Database to read.", importance="HIGH", validator=non_empty())
     .define("database.sslmode", str, None, doc="sslmode of libpq, as require or verify-full.")

@@ -132,14 +132,7 @@ CONFIG: Final = (
         doc="PEM file with the private key and the certificates of the sink, for targets that ask for them.",
         importance="LOW",
     )
-    .define(
-        "https.ssl.key.password",
-        str,
-        None,
-        doc="Password of the private key.",
-        importance="LOW",
-        secret=True,
-    )
+    .define("https.ssl.key.password", str, None, doc="Password of the private key.", importance="LOW", secret=True)
     .define(
         "https.ssl.truststore.location",
         str,

@@ -62,12 +62,7 @@ CONFIG = (
         doc="Columns of the primary key. Left out: all fields of the key or value, and for pk.mode=kafka "
         f"{', '.join(KAFKA_KEY)}.",
     )
-    .define(
-        "fields.whitelist",
-        list,
-        [],
-        doc="Fields of values to write, besides the primary key. Left out: all.",
-    )
+    .define("fields.whitelist", list, [], doc="Fields of values to write, besides the primary key. Left out: all.")
     .define(
         "db.timezone",
         str,
@@ -76,17 +71,9 @@ CONFIG = (
         validator=known_zone,
     )
     .define(
-        "auto.create",
-        bool,
-        False,
-        doc="Create a missing table for the first records, with columns for their fields.",
+        "auto.create", bool, False, doc="Create a missing table for the first records, with columns for their fields."
     )
-    .define(
-        "auto.evolve",
-        bool,
-        False,
-        doc="Add missing columns to a table. Columns are never changed or dropped.",
-    )
+    .define("auto.evolve", bool, False, doc="Add missing columns to a table. Columns are never changed or dropped.")
     .define(
         "quote.sql.identifiers",
         str,
@@ -102,13 +89,7 @@ CONFIG = (
         "succeeds.",
         validator=at_least(-1),
     )
-    .define(
-        "retry.backoff.ms",
-        int,
-        3_000,
-        doc="How long to wait before a put is tried again.",
-        validator=at_least(0),
-    )
+    .define("retry.backoff.ms", int, 3_000, doc="How long to wait before a put is tried again.", validator=at_least(0))
     .define(
         "offsets.table.name",
         str,

@@ -83,22 +83,11 @@ CONFIG = (
         doc="Column whose values only grow. Left out, the column that the database counts up itself.",
     )
     .define(
-        "incrementing.column.mapping",
-        list,
-        "",
-        doc="In place of incrementing.column.name, by table: regex:column.",
+        "incrementing.column.mapping", list, "", doc="In place of incrementing.column.name, by table: regex:column."
     )
+    .define("timestamp.column.name", list, "", doc="Timestamp columns; the first that is not null counts (COALESCE).")
     .define(
-        "timestamp.column.name",
-        list,
-        "",
-        doc="Timestamp columns; the first that is not null counts (COALESCE).",
-    )
-    .define(
-        "timestamp.columns.mapping",
-        list,
-        "",
-        doc="In place of timestamp.column.name, by table: regex:[column|column].",
+        "timestamp.columns.mapping", list, "", doc="In place of timestamp.column.name, by table: regex:[column|column]."
     )
     .define(
         "timestamp.initial",
@@ -115,12 +104,7 @@ CONFIG = (
         "would never be read.",
         importance="LOW",
     )
-    .define(
-        "query",
-        str,
-        "",
-        doc="A SELECT to read in place of tables. The conditions of the mode are put around it.",
-    )
+    .define("query", str, "", doc="A SELECT to read in place of tables. The conditions of the mode are put around it.")
     .define(
         "quote.sql.identifiers",
         str,
@@ -184,13 +168,7 @@ CONFIG = (
         importance="HIGH",
         validator=at_least(0),
     )
-    .define(
-        "db.timezone",
-        str,
-        "UTC",
-        doc="Time zone of timestamps that have none.",
-        validator=known_zone,
-    )
+    .define("db.timezone", str, "UTC", doc="Time zone of timestamps that have none.", validator=known_zone)
     .define(
         "max.connections",
         int,

@@ -61,11 +61,7 @@ PATH_CONFIG: Final = ConfigDef().define(
 """Where tables are directories."""
 
 PARTITION_CONFIG: Final = ConfigDef().define(
-    "partition.by",
-    list,
-    [],
-    doc="Columns that divide the files of tables that this connector creates.",
-    group=_TABLES,
+    "partition.by", list, [], doc="Columns that divide the files of tables that this connector creates.", group=_TABLES
 )
 
 UPSERT_CONFIG: Final = (

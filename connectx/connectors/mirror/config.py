@@ -111,11 +111,7 @@ CONFIG: Final = (
         doc="Whether topics are created with cleanup policy, retention, compaction and record size of the source's.",
     )
     .define(
-        "refresh.topics.enabled",
-        bool,
-        True,
-        doc="Whether to look for new topics and partitions.",
-        importance="LOW",
+        "refresh.topics.enabled", bool, True, doc="Whether to look for new topics and partitions.", importance="LOW"
     )
     .define(
         "refresh.topics.interval.seconds",

@@ -50,12 +50,7 @@ class ProtobufConverter(RegistryConverter):
             True,
             doc="Whether a wrapper as the whole value is read as a single value.",
         )
-        .define(
-            "int.for.enums",
-            bool,
-            False,
-            doc="Whether enums are read as numbers instead of text.",
-        )
+        .define("int.for.enums", bool, False, doc="Whether enums are read as numbers instead of text.")
         .define(
             "generate.index.for.unions",
             bool,

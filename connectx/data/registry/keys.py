@@ -38,12 +38,7 @@ REGISTRY_CONFIG: Final = (
         doc="With auto.register.schemas=false: write with the latest schema of the subject.",
         importance="LOW",
     )
-    .define(
-        "normalize.schemas",
-        bool,
-        False,
-        doc="Whether the registry compares schemas in their normal form.",
-    )
+    .define("normalize.schemas", bool, False, doc="Whether the registry compares schemas in their normal form.")
     .define(
         "ignore.default.for.nullables",
         bool,
@@ -64,13 +59,7 @@ REGISTRY_CONFIG: Final = (
         doc="Subject of values: TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy.",
         validator=one_of(*_ALLOWED),
     )
-    .define(
-        "schemas.cache.config",
-        int,
-        1000,
-        doc="How many schemas are kept.",
-        importance="LOW",
-    )
+    .define("schemas.cache.config", int, 1000, doc="How many schemas are kept.", importance="LOW")
     .define(
         "basic.auth.credentials.source",
         str,
@@ -100,10 +89,7 @@ REGISTRY_CONFIG: Final = (
         validator=one_of("PEM", ignore_case=True),
     )
     .define(
-        "schema.registry.ssl.keystore.location",
-        str,
-        None,
-        doc="PEM file with the client's certificate and its key.",
+        "schema.registry.ssl.keystore.location", str, None, doc="PEM file with the client's certificate and its key."
     )
     .define(
         "schema.registry.ssl.keystore.type",
@@ -113,12 +99,7 @@ REGISTRY_CONFIG: Final = (
         importance="LOW",
         validator=one_of("PEM", ignore_case=True),
     )
-    .define(
-        "schema.registry.ssl.key.password",
-        ConfigType.PASSWORD,
-        None,
-        doc="Password of the client's key.",
-    )
+    .define("schema.registry.ssl.key.password", ConfigType.PASSWORD, None, doc="Password of the client's key.")
 )
 
 
