@@ -382,11 +382,13 @@ class SourceConnector(Connector):
     """A source: reads an outside system into topics. Set `task_class` or nest a class called Task."""
 
     task_class: ClassVar[type[SourceTask]]
+    exactly_once: ClassVar[bool | None] = None
+    """Whether it is supported with any config; None: unknown."""
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
         """True: supported with this config, False: not, None: unknown (KIP-618, SourceConnector.exactlyOnceSupport)."""
-        return None
+        return cls.exactly_once
 
     @classmethod
     def check_offsets(

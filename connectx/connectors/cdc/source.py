@@ -51,6 +51,7 @@ class PostgresCdcSource(SourceConnector):
 
     java_class = "io.debezium.connector.postgresql.PostgresConnector"
     version = VERSION
+    exactly_once = True
     config = CONFIG
     requires = (("postgres", "adbc_driver_postgresql"),)
 
@@ -62,11 +63,6 @@ class PostgresCdcSource(SourceConnector):
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """Keys of Debezium that are not supported."""
         return problems(config)
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """Positions are exact: each change once, over any crash."""
-        return True
 
     @classmethod
     def check_offsets(

@@ -45,6 +45,7 @@ class DirectorySource(SourceConnector):
     """Reads CSV, JSON, Parquet and Avro files of a directory or glob, exactly once, and finds new ones."""
 
     version = VERSION
+    exactly_once = True
     config = (
         ConfigDef()
         .define(
@@ -148,11 +149,6 @@ class DirectorySource(SourceConnector):
         if config.get("cleanup") == "move" and not (config.get("cleanup.dir") or "").strip():
             return {"cleanup.dir": ["cleanup=move needs the directory that finished files are moved to"]}
         return {}
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """Numbers of rows are exact."""
-        return True
 
     class Task(SourceTask):
         """Source partitions `{"filename": <path>}`, source offsets `{"position": <rows>, "finished": <bool>, ...}`."""

@@ -45,6 +45,7 @@ class FileSource(SourceConnector):
     """Reads one CSV or JSON-lines file with Spark, exactly once, and continues with lines that are appended."""
 
     version = VERSION
+    exactly_once = True
     requires = (("spark", "pyspark"),)
     config = with_rotation(
         ConfigDef()
@@ -108,11 +109,6 @@ class FileSource(SourceConnector):
         if (config.get("rotated.files") or "").strip() and not (config.get("schema") or "").strip():
             found["schema"] = ["Missing configuration schema: with rotated.files it cannot be inferred from one file"]
         return found
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """Byte positions are exact."""
-        return True
 
     class Task(SourceTask):
         """Source partition `{"filename": <file as configured>}`, source offset `{"position": <bytes>}`."""

@@ -35,6 +35,7 @@ class FileStreamSource(SourceConnector):
 
     java_class = "org.apache.kafka.connect.file.FileStreamSourceConnector"
     version = "4.3.0"
+    exactly_once = True
     config = with_rotation(
         ConfigDef()
         .define(
@@ -64,11 +65,6 @@ class FileStreamSource(SourceConnector):
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """The file has to be named."""
         return unnamed_file(config)
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """Byte positions are exact."""
-        return True
 
     @classmethod
     def check_offsets(

@@ -58,6 +58,7 @@ class Generator(SourceConnector):
 
     other_names = ("io.confluent.kafka.connect.datagen.DatagenConnector",)
     version = VERSION
+    exactly_once = True
     config = (
         ConfigDef()
         .define(
@@ -133,11 +134,6 @@ class Generator(SourceConnector):
             {**self.settings, "generator.task": str(task), "generator.tasks": str(max_tasks)}
             for task in range(max_tasks)
         ]
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """Row numbers are exact."""
-        return True
 
     class Task(SourceTask):
         """Source partition `{"generator": t, "of": n}`, source offset `{"rows": <rows made>}`."""

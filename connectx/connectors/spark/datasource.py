@@ -40,6 +40,7 @@ class DataSourceSource(SourceConnector):
     """Runs any PySpark streaming DataSource; settings `datasource.options.<name>` are its options."""
 
     version = VERSION
+    exactly_once = True
     requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()
@@ -71,11 +72,6 @@ class DataSourceSource(SourceConnector):
         except ConfigError as error:
             return {"datasource.class": error.problems}
         return {}
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """A stream reader has to be able to read again from an offset (PySpark: DataSourceStreamReader)."""
-        return True
 
     class Task(SourceTask):
         """Source partition `{"datasource": <name of the class>}`, source offset as the reader gives it."""

@@ -40,6 +40,7 @@ class SparkSource(SourceConnector):
     """Reads any batch format of Spark that has an offset; settings `format.options.<name>` are its options."""
 
     version = VERSION
+    exactly_once = True
     requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()
@@ -140,11 +141,6 @@ class SparkSource(SourceConnector):
             if config.get("schema"):
                 problems["schema"] = [f"offset.mode={mode} has the columns of the table"]
         return problems | (catalog_problems(config) if mode == "snapshot" else {})
-
-    @classmethod
-    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
-        """Bounds of slices are exact."""
-        return True
 
     class Task(SourceTask):
         """Source partition `{"format": ..., "source": ...}`; what an offset is depends on the offset mode."""
