@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from connectx.history.log import EventLog
     from connectx.model.clock import Clock
     from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.registry import Plugins
     from connectx.rest.client import RestClient
 
 
 def audit_input(
-    config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog, clock: Clock
+    config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog, clock: Clock, plugins: Plugins
 ) -> AuditInput:
     """The cluster as it is now, without the workers that have ended."""
     running = [worker for worker in workers if worker.view]
@@ -36,6 +37,7 @@ def audit_input(
         lambda: tuple(_workers(worker for worker in workers if worker.view)),
         tuple(events),
         clock,
+        plugins.find_connector,
     )
 
 

@@ -295,7 +295,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         """The input of an audit of this cluster."""
         from connectx.api.audit_input import audit_input
 
-        return audit_input(self._config, self._client, self.workers, self.events, self._clock)
+        return audit_input(self._config, self._client, self.workers, self.events, self._clock, self._plugins)
 
     def close(self) -> None:
         """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""

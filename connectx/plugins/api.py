@@ -16,6 +16,7 @@ from connectx.errors.base import ConnectxError
 from connectx.extras import Extra, require
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.places import Place
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.bulk_slice import BulkSlice
 from connectx.views import Form, Shown, plugin_form
@@ -211,6 +212,18 @@ class Connector(Shown):
 
     def stop(self) -> None:
         """Release what `start` took."""
+
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place] | None:
+        """Return what a source reads or a sink writes outside Kafka, for the audit, which finds overlaps.
+
+        Args:
+            config: the configuration as it was given: secrets are masked, placeholders are not replaced.
+            topics: those that a sink reads.
+
+        Default None: unknown, and the audit goes by the keys of widely used connectors.
+        """
+        return None
 
     @classmethod
     def check_requirements(cls) -> None:

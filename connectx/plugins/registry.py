@@ -111,12 +111,17 @@ class Plugins:
             f"{name}, available connectors are: {known}{reason}"
         )
 
+    def find_connector(self, name: str) -> type[Connector] | None:
+        """As `connector_class`; None if there is no such class."""
+        try:
+            return self.connector_class(name)
+        except ConnectxError:
+            return None
+
     def connector_type(self, config: Mapping[str, str | None] | None) -> ConnectorType:
         """Source or sink; unknown when there is no such class."""
-        try:
-            return type_of(self.connector_class((config or {}).get("connector.class") or ""))
-        except ConnectxError:
-            return ConnectorType.UNKNOWN
+        cls = self.find_connector((config or {}).get("connector.class") or "")
+        return ConnectorType.UNKNOWN if cls is None else type_of(cls)
 
     def create_connector(self, config: Mapping[str, str | None]) -> Connector:
         """A new instance for a connector configuration; it is not started.

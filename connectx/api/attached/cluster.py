@@ -211,6 +211,7 @@ class AttachedCluster(ConnectCluster):
             claims,
             tuple(self.events),
             self._clock,
+            self._plugins.find_connector,
         )
 
     def close(self) -> None:

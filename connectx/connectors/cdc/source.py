@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import override
+
 from connectx.connectors.cdc.catalog import Catalog, TableFilter
 from connectx.connectors.cdc.columns import ColumnFilter
 from connectx.connectors.cdc.config import CONFIG, CONNECTION_KEYS, problems, uri
@@ -26,6 +28,7 @@ from connectx.connectors.cdc.stream import after_wal
 from connectx.connectors.cdc.values import Modes
 from connectx.connectors.shared.postgres import PostgresSession
 from connectx.errors.databases import DatabaseUnavailableError, ReplicationSlotMismatchError
+from connectx.model.places import Place, tables
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Held, RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
 from connectx.version import VERSION
@@ -58,6 +61,18 @@ class PostgresCdcSource(SourceConnector):
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
         """A slot has one reader."""
         return [self.settings]
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        database = (
+            f"{config.get('database.hostname')}:{config.get('database.port') or 5432}/{config.get('database.dbname')}"
+        )
+        slot = config.get("slot.name") or CONFIG.keys["slot.name"].default
+        return [
+            Place(f"replication slot {slot} of {database}", is_exclusive=True),
+            *tables(config.get("table.include.list"), database),
+        ]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.files.bulk import FILES_MAX, FilePlan, Planner, may_be_divided, may_be_read, reading, tasks_of
 from connectx.connectors.files.folder import MARK, Folder, FoundFile
@@ -25,6 +26,7 @@ from connectx.connectors.shared.keyed import valued_table
 from connectx.errors.files import SourceFileError, SourceFileShrunkError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
+from connectx.model.places import Place, files
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import between, non_empty, one_of
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
@@ -142,6 +144,11 @@ class DirectorySource(SourceConnector):
         if max_tasks == 1:
             return [self.settings]
         return [{**self.settings, _TASK: str(task), _TASKS: str(max_tasks)} for task in range(max_tasks)]
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        return [*files(config.get("path"))]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

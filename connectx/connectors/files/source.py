@@ -17,6 +17,8 @@ from functools import partial
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from connectx.connectors.files.following import Lines, SourceFile
 from connectx.connectors.files.quoted import last_record_end, records_of
 from connectx.connectors.files.ranges import lines_between, ranges_of
@@ -26,6 +28,7 @@ from connectx.connectors.shared.formats import LINE, LineFormat, infer_schema
 from connectx.errors.files import MalformedLineError, SourceFileMissingError
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
+from connectx.model.places import Place, files
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import between, non_empty, one_of
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
@@ -99,6 +102,11 @@ class FileSource(SourceConnector):
             doc="About how many bytes of lines one slice takes when there is a backlog.",
         )
     )
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        return [*files(config.get("file"))]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

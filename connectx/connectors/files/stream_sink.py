@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from connectx.connectors.files.stream_file import unnamed_file
 from connectx.errors.files import SinkFileError
 from connectx.model.configdef import ConfigDef
+from connectx.model.places import Place, files
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 
 _NEW_LINE = b"\n"
@@ -36,6 +38,11 @@ class FileStreamSink(SinkConnector):
         importance="HIGH",
         doc="Destination filename. Required: standard output is not supported.",
     )
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        return [*files(config.get("file"))]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

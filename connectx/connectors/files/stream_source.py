@@ -12,10 +12,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from connectx.connectors.files.following import Lines, SourceFile
 from connectx.connectors.files.rotation import followed, with_rotation
 from connectx.connectors.files.stream_file import unnamed_file
 from connectx.model.configdef import ConfigDef
+from connectx.model.places import Place, files
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import at_least, non_empty
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
@@ -60,6 +63,11 @@ class FileStreamSource(SourceConnector):
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
         """One task: a file has one position."""
         return [self.settings]
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        return [*files(config.get("file"))]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from typing_extensions import override
+
 from connectx.connectors.http.client import HttpTarget
 from connectx.connectors.http.config import CONFIG, HttpSettings, problems
 from connectx.connectors.http.requests import Plan, Request, plan
 from connectx.errors.http import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
+from connectx.model.places import Place, bare_url
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
 from connectx.version import VERSION
 
@@ -27,6 +30,12 @@ class HttpSink(SinkConnector):
     java_class = "io.confluent.connect.http.HttpSinkConnector"
     version = VERSION
     config = CONFIG
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        url = bare_url(config.get("http.api.url") or "")
+        return [Place(f"web service {url.replace('${topic}', topic)}") for topic in topics if url]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

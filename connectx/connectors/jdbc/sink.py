@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from typing_extensions import override
+
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import open_database, open_target, target_class
 from connectx.connectors.jdbc.offsets import OffsetsTable, Ranges
@@ -31,6 +33,7 @@ from connectx.errors.databases import (
 )
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
+from connectx.model.places import Place, database_of, tables
 from connectx.model.validators import non_empty
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 from connectx.version import VERSION
@@ -49,6 +52,12 @@ class JdbcSink(SinkConnector):
     java_class = "io.confluent.connect.jdbc.JdbcSinkConnector"
     version = VERSION
     config = CONFIG
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        database, pattern = database_of(config.get("connection.url")), config.get("table.name.format") or "${topic}"
+        return [place for topic in topics for place in tables(pattern.replace("${topic}", topic), database)]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import override
+
 from connectx.connectors.jdbc.criteria import TIMESTAMP, Criteria, Position
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import open_database
@@ -27,6 +29,7 @@ from connectx.connectors.jdbc.source_config import (
 )
 from connectx.connectors.jdbc.tables import QUERY_PARTITION, Column, ColumnMapping, Selection, TableName, groups
 from connectx.errors.databases import DatabaseError, DatabaseUnavailableError, TableMismatchError, TableMissingError
+from connectx.model.places import Place, database_of, query, tables
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import (
@@ -99,6 +102,13 @@ class JdbcSource(SourceConnector):
         if found != self._tables:
             self._tables = found
             self._context.request_task_reconfiguration()
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        database = database_of(config.get("connection.url"))
+        named = (config.get(key) for key in ("table.include.list", "table.whitelist"))
+        return [*(place for names in named for place in tables(names, database)), *query(config.get("query"), database)]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.lake.changes import last_changes
 from connectx.connectors.lake.merging import merge_files
@@ -33,6 +34,7 @@ from connectx.connectors.shared.storage import options, storage_errors, store_of
 from connectx.errors.lakes import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
+from connectx.model.places import bare_url
 from connectx.model.validators import non_empty
 from connectx.version import VERSION
 
@@ -75,6 +77,11 @@ class IcebergSink(ChangingSink):
         FILE_CONFIG,
         FLUSH_CONFIG,
     )
+
+    @override
+    @classmethod
+    def root(cls, config: Mapping[str, str | None]) -> str:
+        return f"catalog {bare_url(config.get('iceberg.catalog.uri') or '')}"
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

@@ -9,6 +9,7 @@ commit is the table's part.
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from connectx.connectors.lake.changes import DELETED, changes_of, check_keys
 from connectx.connectors.lake.settings import LakeSettings, upsert_problems
@@ -35,6 +37,7 @@ from connectx.errors.databases import TableMismatchError
 from connectx.errors.lakes import LakeUnavailableError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
+from connectx.model.places import Place
 from connectx.plugins.api import (
     CommitRefusedError,
     Compaction,
@@ -185,6 +188,17 @@ class LakeSink(SinkConnector):
 
     place: ClassVar[str] = "table"
     """What messages put before the name of a table."""
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        settings = LakeSettings.of(cls.config.parse(config))
+        return [Place(f"table {settings.table_of(topic)} in {cls.root(config)}") for topic in topics]
+
+    @classmethod
+    def root(cls, config: Mapping[str, str | None]) -> str:
+        """Directory or catalog of the tables, without secrets."""
+        return posixpath.normpath(config.get("path") or "")
 
     @classmethod
     def tables(cls, config: Mapping[str, str | None], group_id: str | None = None) -> Callable[[str], LakeTable]:

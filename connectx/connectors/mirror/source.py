@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import override
+
 from connectx.connectors.mirror.clients import client_config
 from connectx.connectors.mirror.config import (
     CONFIG,
@@ -34,6 +36,7 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
+from connectx.model.places import Place
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import (
     ConnectorContext,
@@ -117,6 +120,12 @@ class MirrorSource(SourceConnector):
         """Close the clients."""
         for admin in self._admins:
             admin.close()
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        servers, names = config.get("source.cluster.bootstrap.servers"), config.get("topics") or ".*"
+        return [Place(f"topic {topic.strip()} of {servers}") for topic in names.split(",") if servers]
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

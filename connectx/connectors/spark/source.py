@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import override
+
 from connectx.connectors.shared.iceberg import CATALOG, catalog_problems
 from connectx.connectors.shared.keyed import valued_frame, valued_table
 from connectx.connectors.shared.storage import STORAGE, options
@@ -21,6 +23,7 @@ from connectx.connectors.spark.tables import TableReader
 from connectx.errors.lakes import LakeUnavailableError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
+from connectx.model.places import Place
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import between, non_empty, one_of
 from connectx.plugins.api import RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
@@ -119,6 +122,12 @@ class SparkSource(SourceConnector):
             doc="Rows of a slice that the worker reads. Rows with equal offset.columns are never divided.",
         )
     )
+
+    @override
+    @classmethod
+    def places(cls, config: Mapping[str, str | None], topics: Sequence[str] = ()) -> Sequence[Place]:
+        path = config.get("format.options.path")
+        return [Place(f"{config.get('format')} {path}")] if path else []
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:

@@ -36,6 +36,7 @@ from connectx.verify.audit.inventory import (
     AuditedTransaction,
     AuditedWorker,
     ClusterInventory,
+    ConnectorClass,
 )
 from connectx.views import Shown, gist, masked, masked_text
 
@@ -72,6 +73,7 @@ class AuditInput(Shown):
         urls: REST URLs of its workers by id (host:port), as far as they are known.
         claims: asks its workers what they run, as far as they say that themselves.
         clock: the clock of `events`.
+        find_class: class for a `connector.class`; None if this process cannot import it.
     """
 
     name: str
@@ -83,6 +85,7 @@ class AuditInput(Shown):
     claims: Callable[[], tuple[AuditedWorker, ...]]
     events: Sequence[Event]
     clock: Clock
+    find_class: Callable[[str], ConnectorClass | None]
 
 
 def gather(given: AuditInput, progress: Progress = silent) -> ClusterInventory:
@@ -147,7 +150,7 @@ class _Gathering:
 
     def _connectors(self, shown: Mapping[str, Mapping[str, Any]]) -> tuple[AuditedConnector, ...]:
         self.history = {(work.connector, work.task): work for work in snapshot(self.given.events).tasks}
-        return tuple(_connector(name, shown[name], self.history) for name in sorted(shown))
+        return tuple(_connector(name, shown[name], self.history, self.given.find_class) for name in sorted(shown))
 
     def _lost(self, task: AuditedTask, connector: str, members: Collection[str]) -> AuditedTask:
         """Mark a task of a lost worker: its last status is outdated, and the reason of the loss is unknown."""
@@ -279,20 +282,25 @@ def is_disputed(claims: Sequence[AuditedWorker]) -> bool:
 
 
 def _connector(
-    name: str, shown: Mapping[str, Any], since: Mapping[tuple[str, int | None], WorkSnapshot]
+    name: str,
+    shown: Mapping[str, Any],
+    since: Mapping[tuple[str, int | None], WorkSnapshot],
+    find_class: Callable[[str], ConnectorClass | None],
 ) -> AuditedConnector:
     info = shown.get("info") or {}
     status = shown.get("status") or {"connector": {"state": State.UNASSIGNED.value, "worker_id": ""}, "tasks": []}
     itself = status["connector"]
+    config = masked(info.get("config") or {})
     return AuditedConnector(
         name,
         str(info.get("type", "unknown")),
-        masked(info.get("config") or {}),
+        config,
         str(itself["state"]),
         str(itself["worker_id"]),
         len(info.get("tasks", ())),
         tuple(_task(name, task, since.get((name, int(task["id"])))) for task in status["tasks"]),
         _why(itself),
+        find_class(config.get("connector.class") or ""),
     )
 
 

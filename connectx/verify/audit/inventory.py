@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from connectx.views import Shown
 
 Config = Mapping[str, "str | None"]
+ConnectorClass: TypeAlias = type
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,13 @@ class AuditedTask:
 
 @dataclass(frozen=True, slots=True)
 class AuditedConnector:
-    """One connector. `config` is masked; `configured_tasks` is how many tasks it was given, `tasks` have a status."""
+    """One connector.
+
+    Attributes:
+        config: masked.
+        configured_tasks: how many tasks it was given; `tasks` have a status.
+        cls: its class; None if it cannot be found here.
+    """
 
     name: str
     type: str
@@ -33,6 +41,7 @@ class AuditedConnector:
     configured_tasks: int
     tasks: tuple[AuditedTask, ...] = ()
     why: str = ""
+    cls: ConnectorClass | None = None
 
     @property
     def class_name(self) -> str:

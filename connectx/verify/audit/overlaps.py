@@ -9,13 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 from connectx.history.wording import listing
+from connectx.model.places import Place
 from connectx.model.states import State
 from connectx.verify.audit.assignments import read_topics
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
-from connectx.verify.audit.places import sources_of, targets_of
+from connectx.verify.audit.places import places_of
+
+K = TypeVar("K", str, Place)
 
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 
@@ -41,13 +45,13 @@ class _Placed:
 def same_source(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Two sources that read the same file, table, slot or topic; it may be meant so when each names its own topics."""
     found = _of_type(clusters, "source")
-    for place, readers in _grouped(found, lambda one: sources_of(one.connector.config)):
-        apart = not place.startswith("replication ") and _write_apart(readers)
+    for place, readers in _grouped(found, lambda one: places_of(one.connector, ())):
+        apart = not place.is_exclusive and _write_apart(readers)
         yield _finding(
             "same_source",
             Severity.WARNING if apart else Severity.ERROR,
             readers,
-            f"{_names(readers)} read {place}{_on_hosts(place, readers)}",
+            f"{_names(readers)} read {place.text}{_on_hosts(place, readers)}",
             "Each row is in both connectors' topics. A consumer of both receives it twice."
             if apart
             else "Each row is written as often as there are readers; a replication slot serves only one of them.",
@@ -58,13 +62,13 @@ def same_source(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
 def same_target(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Two sinks that write to the same file, table or bucket: rows of the same topic arrive twice."""
     found = _of_type(clusters, "sink")
-    for place, writers in _grouped(found, lambda one: targets_of(one.connector.config, one.topics)):
+    for place, writers in _grouped(found, lambda one: places_of(one.connector, one.topics)):
         shared = sorted({t for a, b in combinations(writers, 2) if _one_kafka(a, b) for t in {*a.topics} & {*b.topics}})
         yield _finding(
             "same_target",
             Severity.ERROR if shared else Severity.WARNING,
             writers,
-            f"{_names(writers)} write to {place}{_on_hosts(place, writers)}"
+            f"{_names(writers)} write to {place.text}{_on_hosts(place, writers)}"
             + (f", rows of {listing(['topic ' + topic for topic in shared[:5]])}" if shared else ""),
             "Each row of these topics arrives once for every sink."
             if shared
@@ -194,10 +198,10 @@ def _of_type(clusters: Sequence[ClusterInventory], kind: str) -> list[_Placed]:
 
 
 def _grouped(
-    found: Iterable[_Placed], keys: Callable[[_Placed], Iterable[str]], *, one_kafka: bool = False
-) -> list[tuple[str, list[_Placed]]]:
+    found: Iterable[_Placed], keys: Callable[[_Placed], Iterable[K]], *, one_kafka: bool = False
+) -> list[tuple[K, list[_Placed]]]:
     """What several connectors have, with these connectors; with `one_kafka` only within the same Kafka."""
-    having: dict[tuple[str, str], list[_Placed]] = {}
+    having: dict[tuple[str, K], list[_Placed]] = {}
     for one in found:
         where = (one.cluster.kafka_id or one.cluster.name) if one_kafka else ""
         for key in dict.fromkeys(keys(one)):
@@ -228,9 +232,9 @@ def _names(found: Sequence[_Placed]) -> str:
     return listing([one.name(among_several=several) for one in found])
 
 
-def _on_hosts(place: str, found: Sequence[_Placed]) -> str:
+def _on_hosts(place: Place, found: Sequence[_Placed]) -> str:
     several = len({one.connector.worker_id.partition(":")[0] for one in found}) > 1
-    return " (on different machines: perhaps different files)" if several and place.startswith("file ") else ""
+    return " (on different machines: perhaps different files)" if several and place.is_local else ""
 
 
 def _finding(

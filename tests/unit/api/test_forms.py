@@ -48,9 +48,11 @@ from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
 from connectx.model.events import Event, EventKind, Sighting
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import PAYLOADS, MemberWork, Payload, SourceRange
+from connectx.model.places import Place
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.plugins.api import Compaction, Held, RowChange
 from connectx.plugins.bulk_slice import BulkSlice
+from connectx.plugins.registry import Plugins
 from connectx.recording.file import Entry, Recording
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity
@@ -255,7 +257,9 @@ FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
 CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
 FLAW = AuditFinding("lag", Severity.ERROR, BAD, BAD, BAD, BAD)
 KEY = KeyExample("missing", BAD, 1, 0)
-AUDITED = AuditInput(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [], now)
+AUDITED = AuditInput(
+    BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [], now, Plugins().find_connector
+)
 CHECKED = Checked(BAD, (BAD,), 1, None)
 EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
 IMPORTED = Imported(BAD, ("created",), f"{URL} {BAD}")
@@ -313,6 +317,7 @@ MADE: dict[type, Callable[[], Any]] = {
     ImportReport: lambda: ImportReport([IMPORTED]),
     Imported: lambda: IMPORTED,
     KeyExample: lambda: KEY,
+    Place: lambda: Place(BAD),
     Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
     LagSample: lambda: LagSample(0, TaskId(BAD, 0), 5),
     Samples: lambda: Samples({TaskId(BAD, 0): [(0, 5)]}, [LagSample(0, TaskId(BAD, 0), 5)]),

@@ -14,9 +14,9 @@ from connectx.connectors.http.sink import HttpSink
 from connectx.errors.http import HttpError, HttpUnavailableError
 from connectx.errors.plugins import ConfigError, RecordRejectedError
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.places import Place
 from connectx.plugins.api import SinkBatch, SinkTask
 from connectx.plugins.registry import Plugins
-from connectx.verify.audit.places import targets_of
 from tests.support.http_server import Answer, Received, Service, http_service
 from tests.support.profiles import dotted
 
@@ -337,4 +337,4 @@ def test_it_is_found_by_its_names_and_its_place_is_known() -> None:
     for name in ("HttpSink", "io.confluent.connect.http.HttpSinkConnector"):
         assert plugins.connector_class(name) is HttpSink
     config = {"http.api.url": "https://host/${topic}/${key}?token=t0ken"}
-    assert targets_of(config, ["orders"]) == ["web service https://host/orders/${key}"]
+    assert HttpSink.places(config, ["orders"]) == [Place("web service https://host/orders/${key}")]

@@ -17,9 +17,9 @@ from connectx.connectors.mirror.source import MirrorSource, _with_offset_header
 from connectx.errors.plugins import ConfigError
 from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.model.ids import TopicPartition
+from connectx.model.places import Place
 from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
-from connectx.verify.audit.places import sources_of
 
 CLUSTERS = {"source.cluster.bootstrap.servers": "a:1,b:2", "target.cluster.bootstrap.servers": "c:3"}
 BYTES = {"key.converter": "ByteArrayConverter", "value.converter": "ByteArrayConverter"}
@@ -82,7 +82,7 @@ def test_a_wrong_value_is_refused(settings: dict[str, str], problem: str) -> Non
 
 def test_the_connector_is_found_by_javas_name_and_its_place_is_known() -> None:
     assert Plugins().connector_class("org.apache.kafka.connect.mirror.MirrorSourceConnector") is MirrorSource
-    assert sources_of({**CLUSTERS, "topics": "orders"}) == ["topic orders of a:1,b:2"]
+    assert MirrorSource.places({**CLUSTERS, "topics": "orders"}) == [Place("topic orders of a:1,b:2")]
 
 
 def test_only_committed_records_of_the_source_make_it_exactly_once() -> None:

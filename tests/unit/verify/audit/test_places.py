@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.verify.audit.places import sources_of, targets_of
+import connectx as cx
+from connectx.plugins.registry import Plugins
+from connectx.verify.audit.inventory import AuditedConnector
+from connectx.verify.audit.places import places_of
+
+PLUGINS = Plugins()
+
+
+def texts(kind: str, config: dict[str, str], topics: list[str]) -> list[str]:
+    cls = PLUGINS.find_connector(config.get("connector.class", ""))
+    return [place.text for place in places_of(AuditedConnector("c", kind, config, "RUNNING", "", 1, cls=cls), topics)]
 
 
 @pytest.mark.parametrize(
     ("config", "places"),
     [
         ({"file": "/data//in.txt"}, ["file /data/in.txt"]),
+        ({"connector.class": "DirectorySource", "path": "/data//in"}, ["file /data/in"]),
         ({"file": "${file:/p:x}"}, []),
         (
             {"database.hostname": "db", "database.port": "5432", "database.dbname": "shop", "slot.name": "s",
@@ -22,15 +33,25 @@ from connectx.verify.audit.places import sources_of, targets_of
             ["query select 1 of db:5432/shop"],
         ),
         (
-            {"source.cluster.bootstrap.servers": "k:9092", "topics": "a,b"},
+            {"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector", "table.whitelist": "a,b",
+             "connection.url": "jdbc:postgresql://me:secret@db/shop?ssl=true"},
+            ["table a of db/shop", "table b of db/shop"],
+        ),
+        (
+            {"connector.class": "PostgresCdcSource", "database.hostname": "db", "database.dbname": "shop",
+             "table.include.list": "a.b"},
+            ["replication slot debezium of db:5432/shop", "table a.b of db:5432/shop"],
+        ),
+        (
+            {"connector.class": "MirrorSource", "source.cluster.bootstrap.servers": "k:9092", "topics": "a,b"},
             ["topic a of k:9092", "topic b of k:9092"],
         ),
-        ({"format": "delta", "format.options.path": "s3://b/t"}, ["delta s3://b/t"]),
+        ({"connector.class": "SparkSource", "format": "delta", "format.options.path": "s3://b/t"}, ["delta s3://b/t"]),
         ({"topic": "t"}, []),
     ],
 )  # fmt: skip
 def test_what_a_source_reads(config: dict[str, str], places: list[str]) -> None:
-    assert sources_of(config) == places
+    assert texts("source", config, []) == places
 
 
 @pytest.mark.parametrize(
@@ -50,7 +71,7 @@ def test_what_a_source_reads(config: dict[str, str], places: list[str]) -> None:
         ({"connector.class": "DeltaSink", "path": "/lake/"}, ["table a in /lake", "table b in /lake"]),
         (
             {"connector.class": "IcebergSink", "iceberg.catalog.uri": "http://me:pw@host/x"},
-            ["table a in catalog http://host/x", "table b in catalog http://host/x"],
+            ["table default.a in catalog http://host/x", "table default.b in catalog http://host/x"],
         ),
         (
             {"connector.class": "ParquetSink", "path": "/lake", "topic.to.table.map": "b:both"},
@@ -59,4 +80,14 @@ def test_what_a_source_reads(config: dict[str, str], places: list[str]) -> None:
     ],
 )
 def test_what_a_sink_writes(config: dict[str, str], places: list[str]) -> None:
-    assert targets_of(config, ["a", "b"]) == places
+    assert texts("sink", config, ["a", "b"]) == places
+
+
+def test_a_class_that_cannot_answer_has_no_places() -> None:
+    class Broken(cx.SourceConnector):
+        @classmethod
+        def places(cls, config: object, topics: object = ()) -> list[object]:  # type: ignore[override]
+            raise RuntimeError("broken")
+
+    audited = AuditedConnector("c", "source", {"file": "/in"}, "RUNNING", "", 1, cls=Broken)
+    assert places_of(audited, []) == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from connectx.plugins.registry import Plugins
 from connectx.verify.audit.findings import Severity
 from connectx.verify.audit.gather import is_disputed
 from connectx.verify.audit.inventory import (
@@ -21,6 +22,7 @@ from connectx.verify.audit.inventory import (
 from connectx.verify.audit.rules import judge
 from tests.support.profiles import dotted
 
+PLUGINS = Plugins()
 A, B = "a:8083", "b:8083"
 SOURCE, SINK = "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSink"
 
@@ -50,7 +52,8 @@ def routed(name: str, **config: str) -> AuditedConnector:
 
 def connector(name: str, kind: str, config: dict[str, str], tasks: int, state: str) -> AuditedConnector:
     reported = tuple(AuditedTask(number, "RUNNING", A) for number in range(tasks))
-    return AuditedConnector(name, kind, config, state, A, tasks, reported)
+    cls = PLUGINS.find_connector(config["connector.class"])
+    return AuditedConnector(name, kind, config, state, A, tasks, reported, cls=cls)
 
 
 def topics(*names: str, partitions: int = 4) -> dict[str, AuditedTopic]:
@@ -208,7 +211,7 @@ def test_a_source_that_two_clusters_read_is_found_on_any_kafka() -> None:
     assert (finding.code, finding.subject, finding.cluster) == ("same_source", "in (one) and in (two)", "one, two")
 
 
-SLOT = {"database_hostname": "db", "database_dbname": "shop", "slot_name": "s", "file": ""}
+SLOT = {"connector_class": "PostgresCdcSource", "database_hostname": "db", "database_dbname": "shop", "slot_name": "s"}
 
 
 @pytest.mark.parametrize(
