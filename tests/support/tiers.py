@@ -367,12 +367,19 @@ _OF_TESTS: Final = (
     *("tests/simulation/test_mutants.py", "tests/simulation/test_runs.py", "tests/unit/support"),
     *("tests/unit/test_extras.py", "tests/unit/test_kip618.py"),
 )
+# The same rules for each format, type and order of rows: a third of the time of fast tests. `make test` has them.
+_MATRICES: Final = (
+    *(f"tests/unit/connectors/lake/test_{name}.py" for name in ("constraints", "file_sizes", "staged_changes")),
+    *(f"tests/unit/connectors/lake/test_{name}.py" for name in ("staging", "upserts")),
+    "tests/unit/data/json/test_reading_is_strict.py",
+)
+_NOT_QUICK: Final = (*_OF_TESTS, *_MATRICES)
 _QUICK: Final = (
-    Part("quick", (*_PURE, "--seeds=24", *(f"--ignore={place}" for place in _OF_TESTS)), workers=3, needs_java=False),
+    Part("quick", (*_PURE, "--seeds=24", *(f"--ignore={place}" for place in _NOT_QUICK)), workers=3, needs_java=False),
 )
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "quick": [_QUICK],
-    "test": [_QUICK, (Part("real", (*_REAL, *_OF_TESTS, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
+    "test": [_QUICK, (Part("real", (*_REAL, *_NOT_QUICK, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
     "test-all": [
         (Part("pure", _PURE, workers=2, needs_java=False),),
         (Part("real", _REAL, workers=3),),

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.support import budget
-from tests.support.tiers import ALLOWED_FLAKES, ROOT, Part, Report, Result, run_part, run_tier, summary
+from tests.support.tiers import ALLOWED_FLAKES, ROOT, TIERS, Part, Report, Result, run_part, run_tier, summary
 from tests.support.waiting import until
 
 FLAKY = """
@@ -168,6 +168,21 @@ def test_without_archives_no_part_that_needs_java_starts(write: WriteTests, tmp_
     second = write("def test_it(): pass\n", "second")
     result = run_tier([(first,), (second,)], tmp_path, ("sh", "-c", "echo no disk; exit 3"))
     assert (result.passed, result.failed) == (1, ["sh -c echo no disk; exit 3 ended with exit code 3:\nno disk\n"])
+
+
+def test_every_place_that_a_tier_names_exists() -> None:
+    arguments = {given for stages in TIERS.values() for stage in stages for part in stage for given in part.arguments}
+    places = {given.partition("=")[2] if given.startswith("--") else given for given in arguments}
+    files = {place.partition("::")[0] for place in places if place.startswith("tests/")}
+    assert len(files) > 20
+    assert {file for file in files if not (ROOT / file).exists()} == set()
+
+
+def test_every_test_that_quick_leaves_out_is_one_of_make_test() -> None:
+    (quick,), *others = TIERS["test"]
+    ignored = {given.removeprefix("--ignore=") for given in quick.arguments if given.startswith("--ignore=")}
+    assert ignored != set()
+    assert ignored <= {given for stage in others for part in stage for given in part.arguments}
 
 
 def test_parts_of_a_tier_add_up(write: WriteTests, tmp_path: Path) -> None:
