@@ -114,7 +114,7 @@ def test_a_converter_that_does_not_take_the_value_fails_the_task(place: Place, t
     path.write_text("one\n")
     integer = {"value.converter": "org.apache.kafka.connect.converters.IntegerConverter"}
     failed = lines(place, path, integer).begin_and_fail()
-    assert "IntegerConverter cannot write a value of type string" in failed.trace
+    assert "IntegerConverter" in failed.trace
     assert "value.converter" in failed.trace
     assert place.committed({"filename": str(path)}) is None
 

@@ -145,7 +145,7 @@ def test_columns_that_cannot_be_an_offset_and_unknown_formats_are_reported(
     table.append(numbered(0, 1))
     with pytest.raises(OffsetColumnError, match="the committed offset has version"):
         next(reader(table.path, "id").slices(spark, {"version": 3}))
-    with pytest.raises(SparkFormatError, match="Spark does not know the format parket"):
+    with pytest.raises(SparkFormatError, match="parket"):
         next(reader(table.path, "id", name="parket").slices(spark, None))
 
 
@@ -191,7 +191,7 @@ def test_files_are_read_in_the_order_of_their_names_and_once_whatever_the_names_
     spark_provider: SparkProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spark, root = spark_provider.get(), tmp_path.as_uri().replace("///", "/")
-    with pytest.raises(SourceDirectoryMissingError, match=r"in of the setting `format\.options\.path` does not exist"):
+    with pytest.raises(SourceDirectoryMissingError, match=r"/in of the setting `format\.options\.path`"):
         next(file_reader(tmp_path / "in").slices(spark, None))
     assert list(file_reader(tmp_path / "in" / "*.json").slices(spark, None)) == []
     for name, ids in {"day=2/a b.json": [7], "day=2/a[1]{x}*?.json": range(7), "day=10/ü%41.json": [8, 9]}.items():
@@ -244,7 +244,7 @@ def test_rows_of_files_between_any_two_offsets_can_be_read_again_in_slices_of_an
         [7, 8, 9],
     ]  # rows of other files are not skipped
     (tmp_path / "in" / "a").unlink()
-    with pytest.raises(SourceFileMissingError, match=r"in/a of the setting `format\.options\.path` does not exist"):
+    with pytest.raises(SourceFileMissingError, match=r"/in/a of the setting `format\.options\.path`"):
         next(task.slices(spark, places[1][0]))
     with pytest.raises(ConfigError, match="is not one of a file"):
         next(task.slices(spark, {"id": 3}))

@@ -328,7 +328,7 @@ def test_two_different_structs_of_one_name_are_refused(make: Make, of: type[Regi
         SchemaName("com.acme.One").on(pa.field(name, pa.struct([("x", inner)])))
         for name, inner in (("a", pa.int32()), ("b", pa.string()))
     ]
-    with pytest.raises(ConversionError, match=r"Two structs of different fields have the name .*One"):
+    with pytest.raises(ConversionError, match=r"name .*One"):
         written(make(of), pa.struct(fields), [], "com.acme.Outer")
 
 

@@ -96,7 +96,7 @@ def test_bytes_pass_unchanged() -> None:
 
 
 def test_bytes_are_not_made_of_anything_else() -> None:
-    with pytest.raises(ConversionError, match="ByteArrayConverter cannot write a value of type string"):
+    with pytest.raises(ConversionError, match=r"ByteArrayConverter .* string"):
         written(pa.array(["a"]), ByteArrayConverter())
 
 

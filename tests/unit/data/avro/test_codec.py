@@ -129,7 +129,7 @@ def test_an_enum_is_text_and_takes_its_symbols_only(schema: Any) -> None:
     codec = AvroCodec(parse(json.dumps(schema)))
     assert codec.write(pa.array(["B", "A"])).to_pylist() == [by_fastavro(schema, "B"), by_fastavro(schema, "A")]
     assert codec.read(pa.array([by_fastavro(schema, "B")])).value.to_pylist() == ["B"]
-    with pytest.raises(ConversionError, match="'C', which is no symbol of the enum E"):
+    with pytest.raises(ConversionError, match=r"'C'.*enum E"):
         codec.write(pa.array(["A", "C"]))
 
 
@@ -152,7 +152,7 @@ def test_a_union_of_several_types_is_a_struct_of_which_one_field_has_a_value() -
 
 
 def test_a_union_whose_values_cannot_be_told_apart_is_refused() -> None:
-    with pytest.raises(ConversionError, match="union of int and long cannot be read"):
+    with pytest.raises(ConversionError, match="int and long"):
         AvroCodec(parse('["int", "long"]'))
 
 

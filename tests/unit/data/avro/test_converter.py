@@ -139,7 +139,7 @@ def test_the_latest_schema_is_written_with_when_the_converter_may_not_register(m
 
 def test_a_schema_that_is_not_registered_is_an_error_when_the_converter_may_not_register(make: Make) -> None:
     converter = make(auto__register__schemas="false")
-    with pytest.raises(SchemaNotFoundError, match=r"does not have the schema in orders-value.*auto\.register\.schemas"):
+    with pytest.raises(SchemaNotFoundError, match=r"orders-value.*auto\.register\.schemas"):
         converter.for_topic("orders").to_bytes_arrow(ROWS)
 
 
@@ -151,7 +151,7 @@ def test_a_record_that_no_schema_can_be_found_for_has_an_error_and_others_are_re
     errors = read.error.to_pylist()
     assert "fewer than the 5" in errors[0]
     assert errors[1] is None
-    assert "its schema id is in a record header, which is not supported" in errors[2]
+    assert "record header" in errors[2]
     assert "does not have the schema 99" in errors[3]
     assert errors[4] is None
 
@@ -241,7 +241,7 @@ def answering() -> Iterator[Callable[..., tuple[AvroConverter, list[str | None]]
 def test_an_incompatible_schema_is_one_sentence_with_the_subject_and_what_the_registry_says(answering: Any) -> None:
     said = {"error_code": 409, "message": "Schema being registered is incompatible: MISSING_FIELD id"}
     converter, _ = answering(409, said)
-    with pytest.raises(SchemaIncompatibleError, match=r"a schema of t-value: it is not compatible.*MISSING_FIELD id"):
+    with pytest.raises(SchemaIncompatibleError, match=r"t-value.*MISSING_FIELD id"):
         converter.for_topic("t").to_bytes_arrow(ROWS)
 
 

@@ -104,12 +104,12 @@ def test_names_are_scrubbed_as_confluent_scrubs_them(name: str, made: str) -> No
 
 def test_a_name_that_avro_does_not_take_is_refused_unless_it_may_be_scrubbed() -> None:
     kind = pa.struct([pa.field("a b", pa.int32(), False)])
-    with pytest.raises(ConversionError, match=r"does not take the name 'a b'.*scrub.invalid.names=true"):
+    with pytest.raises(ConversionError, match=r"'a b'.*scrub\.invalid\.names=true"):
         schema_of(kind)
     assert '"name":"a_b"' in schema_of(kind, scrub=True)
 
 
 @pytest.mark.parametrize("kind", [pa.uint32(), pa.float16(), pa.duration("s")])
 def test_a_type_that_connect_does_not_have_is_refused(kind: pa.DataType) -> None:
-    with pytest.raises(ConversionError, match="AvroConverter cannot write values of type"):
+    with pytest.raises(ConversionError, match="AvroConverter"):
         field_type(kind)

@@ -53,7 +53,7 @@ def test_beside_objects_another_document_is_an_error_of_its_own() -> None:
 
 
 def test_one_field_of_two_types_is_refused() -> None:
-    with pytest.raises(ConversionError, match="different types in the same field"):
+    with pytest.raises(ConversionError, match="different types"):
         read(b'{"a":1}', b'{"a":"x"}')
 
 
@@ -94,7 +94,7 @@ def test_what_the_first_documents_hold_does_not_decide_how_later_ones_are_read(f
     try:
         few = read(first, later)
     except ConversionError:
-        with pytest.raises(ConversionError, match="different types in the same field"):
+        with pytest.raises(ConversionError, match="different types"):
             read(*many, later)
         return
     values, errors, kind = read(*many, later)

@@ -263,7 +263,7 @@ def test_a_value_that_the_latest_schema_does_not_allow_is_not_written(make: Make
     schema_id = client_of(converter).register_schema("orders-value", Schema(json.dumps(schema), "JSON"))
     to_topic = converter.for_topic("orders")
     assert to_topic.to_bytes_arrow(pa.array([{"x": 3}]))[0].as_py() == b"\0" + schema_id.to_bytes(4, "big") + b'{"x":3}'
-    with pytest.raises(ConversionError, match=r"cannot write a value: it does not match its JSON Schema at /x"):
+    with pytest.raises(ConversionError, match="at /x"):
         to_topic.to_bytes_arrow(pa.array([{"x": 3}, {"x": 6}]))
 
 
@@ -275,7 +275,7 @@ def test_the_title_is_the_name_of_the_record(make: Make, strategy: str, subject:
     converter = make(value__subject__name__strategy=strategy, record__name="com.acme.Order")
     converter.for_topic("orders").to_bytes_arrow(pa.array([{"a": 1}]))
     assert client_of(converter).get_subjects() == [subject]
-    with pytest.raises(ConversionError, match=r"needs records with a name, and the value is int64"):
+    with pytest.raises(ConversionError, match="the value is int64"):
         converter.for_topic("orders").to_bytes_arrow(pa.array([1]))
 
 

@@ -257,7 +257,7 @@ def test_a_record_that_is_no_such_message_has_an_error_and_others_are_read(make:
     assert [one and one["n"] for one in found.value.to_pylist()] == [1, None, None, None, 2]
     errors = found.error.to_pylist()
     assert (errors[0], errors[4]) == (None, None)
-    assert all("does not match its Protobuf schema" in one for one in errors[1:4])
+    assert all("Protobuf schema" in one for one in errors[1:4])
 
 
 def test_imports_are_the_schemas_that_the_registry_refers_to(make: Make) -> None:
