@@ -8,22 +8,23 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from connectx.data.protobuf.files import encoded, file_of
-from connectx.schema_registry.catalog import KINDS, Catalog, Change
+from connectx.errors.rest import RestError
+from connectx.rest.app import Endpoint, routed
+from connectx.rest.call import read_body
+from connectx.schema_registry.catalog import KINDS, Catalog
 from connectx.schema_registry.records import Version
 from connectx.schema_registry.refusals import RefusedError
 from connectx.schema_registry.store import SchemaStore
 
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
-_MOST_BYTES: Final = 4 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_BODY_S: Final = 90.0
 
 _Method = Callable[["_Asked"], Any]
 
@@ -32,14 +33,21 @@ class _Asked:
     """One request: path parameters, query, body."""
 
     def __init__(self, store: SchemaStore, request: Request, body: bytes) -> None:
-        self.store = store
+        self._store = store
         self._request = request
         self._body = body
+        self.change = store.change
+        self.ask = store.ask
 
     @property
     def subject(self) -> str:
         """Subject in the path."""
-        return unquote(self._request.path_params["subject"])
+        return self.path("subject")
+
+    @property
+    def scope(self) -> str | None:
+        """Subject whose settings are meant; None for those of all subjects."""
+        return self.subject if "subject" in self._request.path_params else None
 
     def path(self, name: str) -> str:
         """A parameter of the path."""
@@ -55,7 +63,7 @@ class _Asked:
 
     def flag(self, name: str) -> bool:
         """A parameter of the query that is true or false."""
-        return self._request.query_params.get(name, "").lower() == "true"
+        return self.text(name).lower() == "true"
 
     def text(self, name: str) -> str:
         """A parameter of the query."""
@@ -75,70 +83,44 @@ class _Asked:
                 raise RefusedError(400, 400, f"{name} is not a number")
         return found
 
-    def ask(self, question: Callable[[Catalog], Any]) -> Any:
-        """The catalog's answer."""
-        return self.store.ask(question)
-
     def ask_all(self, question: Callable[[Catalog], Any]) -> Any:
         """As `ask`; what is not there may have been written by another registry, which is read first."""
         try:
-            return self.store.ask(question)
+            return self._store.ask(question)
         except RefusedError as refused:
             if refused.status != 404:
                 raise
-            self.store.refresh()
-            return self.store.ask(question)
-
-    def change(self, decide: Callable[[Catalog], Change]) -> Any:
-        """The answer to a change."""
-        return self.store.change(decide)
+            self._store.refresh()
+            return self._store.ask(question)
 
 
 def create_app(store: SchemaStore) -> ASGIApp:
     """The application that serves a store."""
-    routes = [_route(store, path, methods) for path, methods in _PATHS.items()]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    app.router.redirect_slashes = False
 
-    async def encoded(scope: Scope, receive: Receive, send: Send) -> None:
-        # Matched while still encoded, so that a subject with a slash in it stays one segment.
-        path = scope["raw_path"].decode("ascii", "replace").partition("?")[0].rstrip("/") or "/"
-        await app({**scope, "path": path}, receive, send)
+    def endpoint(method: _Method) -> Endpoint:
+        async def answering(request: Request) -> Response:
+            try:
+                body = await read_body(request, _MAX_BODY_BYTES, _BODY_S)
+                answer = await run_in_threadpool(method, _Asked(store, request, body))
+            except RefusedError as refused:
+                return _answer({"error_code": refused.code, "message": refused.message}, refused.status)
+            except RestError as error:
+                return _error(error.status, error.message)
+            return answer if isinstance(answer, Response) else _answer(answer)
 
-    return encoded
+        return answering
 
-
-def _route(store: SchemaStore, path: str, methods: Mapping[str, _Method]) -> Route:
-    async def endpoint(request: Request) -> Response:
-        method = methods["GET" if request.method == "HEAD" else request.method]
-        try:
-            body = await _body(request)
-            answer = await run_in_threadpool(method, _Asked(store, request, body))
-        except RefusedError as refused:
-            return _answer({"error_code": refused.code, "message": refused.message}, refused.status)
-        return answer if isinstance(answer, Response) else _answer(answer)
-
-    return Route(path, endpoint, methods=list(methods))
-
-
-async def _body(request: Request) -> bytes:
-    found = bytearray()
-    async for part in request.stream():
-        found += part
-        if len(found) > _MOST_BYTES:
-            raise RefusedError(413, 413, f"The body has more than {_MOST_BYTES} bytes")
-    return bytes(found)
-
-
-def _answer(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content, ensure_ascii=False), status, media_type=_JSON)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _answer(
-        {"error_code": error.status_code, "message": f"HTTP {error.status_code} {error.detail}"}, error.status_code
+    return routed(
+        {path: {name: endpoint(one) for name, one in found.items()} for path, found in _PATHS.items()}, _error
     )
+
+
+def _answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps(content, ensure_ascii=False), status, headers, media_type=_JSON)
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return _answer({"error_code": status, "message": message}, status, headers)
 
 
 def _compatible(asked: _Asked, number: str | None) -> dict[str, Any]:
@@ -196,43 +178,36 @@ def _schemas(asked: _Asked) -> list[dict[str, Any]]:
     return [one.to_json() for one in found]
 
 
-def _settings(of_subject: bool) -> tuple[dict[str, _Method], dict[str, _Method]]:
-    """Methods of /config and of /mode, of a subject or of all."""
-
-    def subject(asked: _Asked) -> str | None:
-        return asked.subject if of_subject else None
-
-    level: dict[str, _Method] = {
-        "GET": lambda asked: {
-            "compatibilityLevel": asked.ask(
-                lambda catalog: catalog.level(subject(asked), inherited=asked.flag("defaultToGlobal"))
-            )
-        },
-        "PUT": lambda asked: _set_level(asked, subject(asked)),
-        "DELETE": lambda asked: asked.change(lambda catalog: catalog.remove_level(subject(asked))),
-    }
-    mode: dict[str, _Method] = {
-        "GET": lambda asked: {
-            "mode": asked.ask(lambda catalog: catalog.mode(subject(asked), inherited=asked.flag("defaultToGlobal")))
-        },
-        "PUT": lambda asked: _set_mode(asked, subject(asked)),
-        "DELETE": lambda asked: asked.change(lambda catalog: catalog.remove_mode(subject(asked))),
-    }
-    return level, mode
+def _level(asked: _Asked) -> Any:
+    inherited = asked.flag("defaultToGlobal")
+    return {"compatibilityLevel": asked.ask(lambda catalog: catalog.level(asked.scope, inherited=inherited))}
 
 
-def _set_level(asked: _Asked, subject: str | None) -> Any:
+def _set_level(asked: _Asked) -> Any:
     wanted = asked.body.get("compatibility")
-    return asked.change(lambda catalog: catalog.set_level(subject, wanted))
+    return asked.change(lambda catalog: catalog.set_level(asked.scope, wanted))
 
 
-def _set_mode(asked: _Asked, subject: str | None) -> Any:
+def _mode(asked: _Asked) -> Any:
+    inherited = asked.flag("defaultToGlobal")
+    return {"mode": asked.ask(lambda catalog: catalog.mode(asked.scope, inherited=inherited))}
+
+
+def _set_mode(asked: _Asked) -> Any:
     wanted, force = asked.body.get("mode"), asked.flag("force")
-    return asked.change(lambda catalog: catalog.set_mode(subject, wanted, force=force))
+    return asked.change(lambda catalog: catalog.set_mode(asked.scope, wanted, force=force))
 
 
-_LEVEL, _MODE = _settings(False)
-_SUBJECT_LEVEL, _SUBJECT_MODE = _settings(True)
+_LEVEL: Final[Mapping[str, _Method]] = {
+    "GET": _level,
+    "PUT": _set_level,
+    "DELETE": lambda asked: asked.change(lambda catalog: catalog.remove_level(asked.scope)),
+}
+_MODE: Final[Mapping[str, _Method]] = {
+    "GET": _mode,
+    "PUT": _set_mode,
+    "DELETE": lambda asked: asked.change(lambda catalog: catalog.remove_mode(asked.scope)),
+}
 _PATHS: Final[Mapping[str, Mapping[str, _Method]]] = {
     "/": {"GET": lambda asked: {}},
     "/subjects": {
@@ -277,8 +252,8 @@ _PATHS: Final[Mapping[str, Mapping[str, _Method]]] = {
         "POST": lambda asked: _compatible(asked, asked.path("version"))
     },
     "/config": _LEVEL,
-    "/config/{subject}": _SUBJECT_LEVEL,
+    "/config/{subject}": _LEVEL,
     "/mode": _MODE,
-    "/mode/{subject}": _SUBJECT_MODE,
+    "/mode/{subject}": _MODE,
     "/contexts": {"GET": lambda asked: ["."]},
 }

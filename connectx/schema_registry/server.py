@@ -26,7 +26,7 @@ from connectx.schema_registry.store import SchemaStore
 TOPIC: Final = "_schemas"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _END_S: Final = 5.0
-_MOST_REQUESTS: Final = 64
+_MAX_REQUESTS: Final = 64
 
 
 class SchemaRegistry:
@@ -83,9 +83,9 @@ class SchemaRegistry:
         host, port = listening.getsockname()[:2]
         allowed = {*_LOOPBACK} if host in _LOOPBACK else None
         logging.getLogger("uvicorn").addHandler(logging.NullHandler())
-        self._server = QuietServer(Guard(create_app(self._store), allowed, (), None, _MOST_REQUESTS))
+        self._server = server = QuietServer(Guard(create_app(self._store), allowed, (), None, _MAX_REQUESTS))
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(_serve(self._server, listening)), name="schema-registry", daemon=True
+            target=lambda: asyncio.run(server.serve(sockets=[listening])), name="schema-registry", daemon=True
         )
         self._thread.start()
         self._url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -100,8 +100,3 @@ class SchemaRegistry:
         with contextlib.suppress(RuntimeError):
             self._thread.join(_END_S)
         self._store.close()
-
-
-async def _serve(server: QuietServer | None, listening: object) -> None:
-    assert server is not None
-    await server.serve(sockets=[listening])  # type: ignore[list-item]
