@@ -15,6 +15,7 @@ from connectx.rest import bodies
 from connectx.rest.bodies import bad_request
 from connectx.rest.call import Call
 from connectx.rest.exchange import PROMETHEUS
+from connectx.rest.loggers import checked_level
 from connectx.rest.operation import Answer, Query, operation
 
 _LOGGER: Final = "/admin/loggers/{logger}"
@@ -71,13 +72,13 @@ async def validate(call: Call, body: bodies.Settings) -> Answer[ConfigInfos]:
 @operation("GET", "/admin/loggers", admin=True)
 async def loggers(call: Call) -> Answer[dict[str, bodies.Logger]]:
     """List levels of loggers (KIP-495)."""
-    return Answer(await call.blocking(call.services.loggers))
+    return Answer(await call.blocking(call.services.loggers.levels))
 
 
 @operation("GET", _LOGGER, admin=True)
 async def logger(call: Call) -> Answer[bodies.Logger]:
     """Read the level of a logger."""
-    return Answer(await call.blocking(call.services.logger, call.path("logger")))
+    return Answer(await call.blocking(call.services.loggers.level, call.path("logger")))
 
 
 @operation(
@@ -94,9 +95,9 @@ async def set_logger(call: Call, body: bodies.NewLevel) -> Answer[list[str] | No
         raise bad_request("Desired 'level' parameter was not specified in request.")
     namespace = call.path("logger")
     if call.request.query_params.get("scope", "worker").lower() == "cluster":
-        done = await call.answer(verbs.LoggerLevel(namespace, call.services.logger_level(body.level)))
+        done = await call.answer(verbs.LoggerLevel(namespace, checked_level(body.level)))
         return Answer(None, done.status)
-    return Answer(list(await call.blocking(call.services.set_logger, namespace, body.level)))
+    return Answer(await call.blocking(call.services.loggers.set_level, namespace, body.level))
 
 
 @operation("GET", "/metrics", media_type=PROMETHEUS)

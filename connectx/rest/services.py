@@ -11,7 +11,8 @@ from connectx.core.replies import Expanded
 from connectx.core.verbs import Verb
 from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.states import ConnectorType
-from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
+from connectx.rest.loggers import WorkerLoggers
 
 API_VERSION: Final = "4.3.0"
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
@@ -23,9 +24,13 @@ Ask = Callable[[Verb], "Future[Reply]"]
 class Services(Protocol):
     """Information of a worker outside of its core.
 
-    All but `ready`, `stage` and `logger_level` may block: REST calls them on its own threads, several at a time. A
+    All but `ready` and `stage` may block: REST calls them on its own threads, several at a time. A
     failure is a `RestError` with its HTTP status; any other error is a 500 with its message.
     """
+
+    @property
+    def loggers(self) -> WorkerLoggers:
+        """Levels of loggers."""
 
     def ready(self) -> bool:
         """True when start-up has ended (KIP-1017). Never blocks."""
@@ -70,15 +75,3 @@ class Services(Protocol):
 
     def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
         """Metrics in Prometheus's text format; `connectors`: what ListConnectors shows with `expand`."""
-
-    def loggers(self) -> dict[str, Logger]:
-        """Every logger by name."""
-
-    def logger(self, name: str) -> Logger:
-        """One logger; RestError 404 when there is none."""
-
-    def logger_level(self, level: str) -> str:
-        """A level in capitals; RestError 404 when it is none. Never blocks."""
-
-    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
-        """Set the level of a logger and of those below it; returns the names of those that changed."""

@@ -34,9 +34,9 @@ from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
 from connectx.plugins.description import PluginDescription
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
-from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
+from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.services import API_VERSION
-from connectx.runtime.loggers import WorkerLoggers, checked_level
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.tasks.connector_host import trace_of
 
@@ -97,7 +97,7 @@ class RestServices:
         loggers: WorkerLoggers,
     ) -> None:
         self._metrics = metrics
-        self._loggers = loggers
+        self.loggers = loggers
         self._providers = providers
         self._config = config
         self._clients = clients
@@ -129,22 +129,6 @@ class RestServices:
     def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
         """What was counted, in Prometheus's text format."""
         return self._metrics.exposition(connectors)
-
-    def loggers(self) -> dict[str, Logger]:
-        """Levels of all loggers of the process."""
-        return self._loggers.levels()
-
-    def logger(self, name: str) -> Logger:
-        """Level of one logger."""
-        return self._loggers.level(name)
-
-    def logger_level(self, level: str) -> str:
-        """A level in capitals."""
-        return checked_level(level)
-
-    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
-        """Set the level of a logger and of those below it, in this process."""
-        return self._loggers.set_level(namespace, level)
 
     def plugins(self, connectors_only: bool) -> list[Plugin]:
         """Plugins that can be named."""

@@ -85,9 +85,9 @@ from connectx.recording.file import Recording, write_recordings
 from connectx.recording.recorder import Recorder
 from connectx.recording.ring import RecordedCore
 from connectx.recording.worker import WORKER
+from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
-from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.mailbox import Mailbox
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices

@@ -16,7 +16,8 @@ from connectx.errors.rest import ConnectorNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigInfos, ConfigKeyInfo, ConfigValue
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.rest.bodies import CommittedOffset, Logger, NewOffset, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
+from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.server import RestServer
 
 Answer = Reply | Callable[[Verb], Reply] | None
@@ -55,6 +56,7 @@ class Beside:
     is_ready: bool = True
     problems: list[str] = field(default_factory=list)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
+    loggers: WorkerLoggers = field(default_factory=WorkerLoggers)
 
     def ready(self) -> bool:
         return self.is_ready
@@ -67,19 +69,6 @@ class Beside:
 
     def metrics(self, connectors: Mapping[str, Expanded]) -> bytes:
         return b"# of " + ",".join(connectors).encode()
-
-    def loggers(self) -> dict[str, Logger]:
-        return {"root": {"level": "WARN", "last_modified": None}}
-
-    def logger(self, name: str) -> Logger:
-        return {"level": "WARN", "last_modified": None}
-
-    def logger_level(self, level: str) -> str:
-        return level.upper()
-
-    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
-        self.calls.append(("logger", namespace, level))
-        return [namespace]
 
     def plugins(self, connectors_only: bool) -> list[Plugin]:
         found: list[Plugin] = [{"class": "FileStreamSource", "type": "source"}]

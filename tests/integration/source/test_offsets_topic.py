@@ -20,7 +20,7 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.rest.bodies import NewOffset
-from connectx.runtime.loggers import WorkerLoggers
+from connectx.rest.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from tests.support.profiles import dotted

@@ -15,7 +15,7 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SourceConnector
 from connectx.plugins.registry import Plugins
 from connectx.rest.bodies import NewOffset
-from connectx.runtime.loggers import WorkerLoggers
+from connectx.rest.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from connectx.errors.rest import RestError
-from connectx.runtime.loggers import WorkerLoggers
+from connectx.rest.loggers import WorkerLoggers
 
 NAMES = ("lg", "lg.a", "lg.a.b", "lgx", "connectx.runtime")
 
