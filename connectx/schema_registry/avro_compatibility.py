@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from connectx.schema_registry.levels import Level, directions
-from connectx.schema_registry.refusals import invalid_schema
+from connectx.schema_registry.refusals import Refusal
 
 _PROMOTED: Final = {
     "int": {"int"},
@@ -71,9 +71,9 @@ def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Node:
         fastavro.parse_schema(json.loads(text), known)
         return _node(json.loads(text), "", names)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise invalid_schema(f"{type(error).__name__}: {error}") from error
+        raise Refusal.INVALID_SCHEMA.error(f"{type(error).__name__}: {error}") from error
     except Exception as error:  # fastavro's own errors derive from Exception alone
-        raise invalid_schema(str(error)) from error
+        raise Refusal.INVALID_SCHEMA.error(str(error)) from error
 
 
 def _node(schema: Any, namespace: str, names: dict[str, Node]) -> Node:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from connectx.data.json_schema import nodes
 from connectx.data.protobuf.files import plain_text
+from connectx.data.protobuf.pools import descriptor_of
 from connectx.errors.plugins import ConversionError
-from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility, refusals
+from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility
 from connectx.schema_registry.levels import Level
 from connectx.schema_registry.records import (
     KeyValue,
@@ -28,17 +30,22 @@ from connectx.schema_registry.records import (
     schema_key,
     schema_record,
 )
+from connectx.schema_registry.refusals import Refusal, RefusedError
 
 _log = logging.getLogger(__name__)
 
 KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
-_COMPARISONS: Final[Mapping[str, Any]] = {
-    "AVRO": avro_compatibility,
-    "JSON": json_compatibility,
-    "PROTOBUF": protobuf_compatibility,
+_PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "AVRO": avro_compatibility.parse,
+    "JSON": nodes.parse,
+    "PROTOBUF": descriptor_of,
 }
-"""Modules with `parse` and `problems` of each format."""
+_PROBLEMS: Final[Mapping[str, Callable[..., list[str]]]] = {
+    "AVRO": avro_compatibility.problems,
+    "JSON": json_compatibility.problems,
+    "PROTOBUF": protobuf_compatibility.problems,
+}
 _LARGEST: Final = 2**31 - 1
 
 
@@ -94,27 +101,27 @@ class Catalog:
         """Numbers of a subject's versions."""
         found = [one.version for one in self._of(subject, deleted)]
         if not found:
-            raise refusals.subject_not_found(subject)
+            raise Refusal.SUBJECT_NOT_FOUND.error(subject)
         return found
 
     def version(self, subject: str, number: str, *, deleted: bool = False) -> Version:
         """A version of a subject; `number` may be `latest`, or -1 as Confluent's clients spell it."""
         found = self._of(subject, deleted)
         if not found:
-            raise refusals.subject_not_found(subject)
+            raise Refusal.SUBJECT_NOT_FOUND.error(subject)
         wanted = _number(number)
         if wanted is None:
             return found[-1]
         for one in found:
             if one.version == wanted:
                 return one
-        raise refusals.version_not_found(wanted)
+        raise Refusal.VERSION_NOT_FOUND.error(wanted)
 
     def by_id(self, schema_id: int) -> list[Version]:
         """All versions with an id, deleted ones too: records that name it are still to be read."""
         found = [one for one in self.all(deleted=True) if one.schema_id == schema_id]
         if not found:
-            raise refusals.schema_not_found(schema_id)
+            raise Refusal.SCHEMA_ID_NOT_FOUND.error(schema_id)
         return found
 
     def all(self, prefix: str = "", *, deleted: bool = False) -> list[Version]:
@@ -132,7 +139,7 @@ class Catalog:
         if subject in self._levels:
             return self._levels[subject]
         if subject is not None and not inherited:
-            raise refusals.no_compatibility(subject)
+            raise Refusal.NO_COMPATIBILITY.error(subject)
         return self._levels.get(None, str(self.default))
 
     def mode(self, subject: str | None, *, inherited: bool = False) -> str:
@@ -140,7 +147,7 @@ class Catalog:
         if subject in self._modes:
             return self._modes[subject]
         if subject is not None and not inherited:
-            raise refusals.no_mode(subject)
+            raise Refusal.NO_MODE.error(subject)
         return self._modes.get(None, MODES[0])
 
     def find(self, subject: str, request: Mapping[str, Any], *, deleted: bool, normalize: bool) -> Version:
@@ -148,11 +155,11 @@ class Catalog:
         asked = self._asked(subject, request)
         found = self._of(subject, deleted)
         if not found:
-            raise refusals.subject_not_found(subject)
+            raise Refusal.SUBJECT_NOT_FOUND.error(subject)
         for one in reversed(found):
             if _same(one, asked, normalize):
                 return one
-        raise refusals.schema_not_found()
+        raise Refusal.SCHEMA_NOT_FOUND.error()
 
     def check(self, subject: str, request: Mapping[str, Any], number: str | None) -> list[str]:
         """Why the schema of a request is not compatible with a version, or with all that the level names (None)."""
@@ -164,7 +171,7 @@ class Catalog:
         if wanted is None:
             return self._problems(asked, found[-1:])
         if not found:
-            raise refusals.subject_not_found(subject)
+            raise Refusal.SUBJECT_NOT_FOUND.error(subject)
         return self._problems(asked, [self.version(subject, number)])
 
     def register(self, subject: str, request: Mapping[str, Any], *, normalize: bool = False) -> Change:
@@ -177,9 +184,9 @@ class Catalog:
         mode = self.mode(subject, inherited=True)
         given = request.get("id") or -1
         if mode.startswith("READONLY") or (mode != "IMPORT" and given > 0) or (mode == "IMPORT" and given <= 0):
-            raise refusals.not_permitted(subject, mode)
+            raise (Refusal.READ_ONLY if mode.startswith("READONLY") else Refusal.IMPORTING).error(subject)
         if mode != "IMPORT" and (found := self._problems(asked, live)):
-            raise refusals.incompatible(subject, found)
+            raise Refusal.INCOMPATIBLE.error(subject, ", ".join(found))
         ever = self._of(subject, True)
         number = int(request.get("version") or 0) if mode == "IMPORT" else 0
         made = replace(
@@ -194,16 +201,16 @@ class Catalog:
         self._check_writable(subject)
         ever, live = self._of(subject, True), self._of(subject, False)
         if not ever:
-            raise refusals.subject_not_found(subject)
+            raise Refusal.SUBJECT_NOT_FOUND.error(subject)
         for one in ever if permanent else live:
             self._check_unreferenced(one)
         if not permanent:
             if not live:
-                raise refusals.subject_deleted(subject)
+                raise Refusal.SUBJECT_DELETED.error(subject)
             numbers = [one.version for one in live]
             return Change(numbers, [delete_subject_record(subject, numbers[-1])])
         if live:
-            raise refusals.subject_not_deleted(subject)
+            raise Refusal.SUBJECT_NOT_DELETED.error(subject)
         gone = [(schema_key(subject, one.version), None) for one in ever]
         settings = [config_record(subject, None)] if subject in self._levels else []
         settings += [mode_record(subject, None)] if subject in self._modes else []
@@ -216,39 +223,33 @@ class Catalog:
         self._check_unreferenced(found)
         if permanent:
             if not found.deleted:
-                raise refusals.version_not_deleted(subject, found.version)
+                raise Refusal.VERSION_NOT_DELETED.error(subject, found.version)
             return Change(found.version, [(schema_key(subject, found.version), None)])
         if found.deleted:
-            raise refusals.version_deleted(subject, found.version)
+            raise Refusal.VERSION_DELETED.error(subject, found.version)
         return Change(found.version, [schema_record(replace(found, deleted=True))])
 
     def set_level(self, subject: str | None, level: Any) -> Change:
         """Configure the compatibility of a subject, or the global one."""
         name = str(level).upper()
         if name not in Level.__members__:
-            raise refusals.invalid_compatibility()
+            raise Refusal.INVALID_COMPATIBILITY.error()
         return Change({"compatibility": name}, [config_record(subject, name)])
 
     def remove_level(self, subject: str | None) -> Change:
         """Remove the compatibility of a subject, or the global one."""
         before = self.level(subject)
         if subject is not None and subject not in self._levels:
-            raise refusals.subject_not_found(subject)
+            raise Refusal.SUBJECT_NOT_FOUND.error(subject)
         return Change({"compatibilityLevel": before}, [config_record(subject, None)])
 
     def set_mode(self, subject: str | None, mode: Any, *, force: bool = False) -> Change:
         """Configure the mode of a subject, or the global one."""
         name = str(mode).upper()
         if name not in MODES:
-            raise refusals.invalid_mode()
+            raise Refusal.INVALID_MODE.error()
         if name == "IMPORT" and not force and (self._of(subject, True) if subject else self.all(deleted=True)):
-            raise refusals.RefusedError(
-                422,
-                42205,
-                "Cannot import since found existing subjects"
-                if subject is None
-                else f"Cannot import since found existing subjects: {subject}",
-            )
+            raise Refusal.SUBJECTS_EXIST.error() if subject is None else Refusal.SUBJECT_EXISTS.error(subject)
         return Change({"mode": name}, [mode_record(subject, name)])
 
     def remove_mode(self, subject: str | None) -> Change:
@@ -269,25 +270,28 @@ class Catalog:
         """The schema of a request as a version without number and id."""
         kind, text = request.get("schemaType") or "AVRO", request.get("schema")
         if kind not in KINDS:
-            raise refusals.invalid_schema(f"Invalid schema type {kind}. The known ones are {', '.join(KINDS)}")
+            raise Refusal.INVALID_SCHEMA.error(f"Invalid schema type {kind}. The known ones are {', '.join(KINDS)}")
         if not isinstance(text, str) or not text.strip():
-            raise refusals.invalid_schema("Empty schema")
+            raise Refusal.INVALID_SCHEMA.error("Empty schema")
         try:
             references = references_of(request.get("references"))
         except (KeyError, TypeError, ValueError) as error:
-            raise refusals.invalid_schema(f"Invalid references: {error!r}") from error
+            raise Refusal.INVALID_SCHEMA.error(f"Invalid references: {error!r}") from error
         try:
             made = Version(subject, 0, 0, _compact(text, kind), kind, references)
             self._parsed(made)
         except ModuleNotFoundError as error:
-            raise refusals.invalid_schema(
+            raise Refusal.INVALID_SCHEMA.error(
                 f"Schemas of type {kind} need a package that the registry does not have: {error.name}"
             ) from error
         return made
 
     def _parsed(self, version: Version) -> Any:
         """The schema of a version as its format's comparison takes it."""
-        return _COMPARISONS[version.kind].parse(version.text, self._texts(version.references))
+        try:
+            return _PARSERS[version.kind](version.text, self._texts(version.references))
+        except ConversionError as error:
+            raise Refusal.INVALID_SCHEMA.error(error.message) from error
 
     def _texts(self, references: Iterable[Reference]) -> list[tuple[str, str]]:
         """(name, text) of the schemas that are referred to, their own references first."""
@@ -299,8 +303,8 @@ class Catalog:
             number = "latest" if one.version == -1 else str(one.version)
             try:
                 version = self.version(one.subject, number, deleted=True)
-            except refusals.RefusedError as error:
-                raise refusals.invalid_schema(
+            except RefusedError as error:
+                raise Refusal.INVALID_SCHEMA.error(
                     f"No schema reference found for subject {one.subject} and version {one.version}"
                 ) from error
             for inner in version.references:
@@ -317,14 +321,14 @@ class Catalog:
         if level is Level.NONE or not before:
             return []
         others = reversed(before) if level.is_transitive else before[-1:]
-        new, comparison = self._parsed(asked), _COMPARISONS[asked.kind]
+        new = self._parsed(asked)
         for old in others:
             if old.kind != asked.kind:
                 return [
                     f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
                     f"additionalInfo:'{old.kind}'}}"
                 ]
-            found = comparison.problems(level, new, self._parsed(old))
+            found = _PROBLEMS[asked.kind](level, new, self._parsed(old))
             if found:
                 tail = (
                     f"{{oldSchemaVersion: {old.version}}}",
@@ -337,11 +341,11 @@ class Catalog:
     def _check_writable(self, subject: str) -> None:
         mode = self.mode(subject, inherited=True)
         if mode.startswith("READONLY"):
-            raise refusals.not_permitted(subject, mode)
+            raise Refusal.READ_ONLY.error(subject)
 
     def _check_unreferenced(self, version: Version) -> None:
         if self.referencing(version.subject, version.version):
-            raise refusals.reference_exists(version.subject, version.version)
+            raise Refusal.REFERENCE_EXISTS.error(version.subject, version.version)
 
 
 def _registered(version: Version) -> dict[str, Any]:
@@ -360,7 +364,7 @@ def _number(text: str) -> int | None:
     if text in ("latest", "-1"):
         return None
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST:
-        raise refusals.invalid_version(text)
+        raise Refusal.INVALID_VERSION.error(text)
     return int(text)
 
 
@@ -370,13 +374,13 @@ def _compact(text: str, kind: str) -> str:
         try:
             return plain_text(text)
         except ConversionError as error:
-            raise refusals.invalid_schema(error.message) from error
+            raise Refusal.INVALID_SCHEMA.error(error.message) from error
     try:
         return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
     except ValueError:
         if kind == "AVRO" and text.replace("_", "").isalnum():
             return json.dumps(text)  # a primitive type may come without quotes
-        raise refusals.invalid_schema(f"Not JSON: {text[:100]}") from None
+        raise Refusal.INVALID_SCHEMA.error(f"Not JSON: {text[:100]}") from None
 
 
 def _same(one: Version, asked: Version, normalize: bool) -> bool:

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from connectx.data.json_schema import nodes
 from connectx.data.json_schema.nodes import Node
-from connectx.errors.plugins import ConversionError
-from connectx.schema_registry.levels import Level, directions
-from connectx.schema_registry.refusals import invalid_schema
+from connectx.schema_registry import levels
+from connectx.schema_registry.levels import Level
 
 _UPPER: Final = {
     "string": (("maxLength", "MAX_LENGTH"),),
@@ -33,25 +31,9 @@ _LOWER: Final = {
 }
 
 
-def parse(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
-    """The graph of a schema; `references` are (name, text) of schemas that it refers to.
-
-    Raises:
-        RefusedError: 42201, not a valid JSON Schema.
-    """
-    try:
-        return nodes.parse(text, references)
-    except ConversionError as error:
-        raise invalid_schema(error.message) from error
-
-
 def problems(level: Level, new: Node, old: Node) -> list[str]:
     """Why a new schema is not compatible with an old one at a level; empty when it is."""
-    return [
-        f"{{errorType:'{problem}', description:'at path {path} of the {update_name} schema'}}"
-        for original, update, _, update_name in directions(level, new, old)
-        for problem, path in _Comparison().differences(original, update)
-    ]
+    return levels.problems(level, new, old, lambda original, update: _Comparison().differences(original, update))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import TypeVar
 
@@ -32,3 +32,17 @@ def directions(level: Level, new: _Schema, old: _Schema) -> Iterator[tuple[_Sche
         yield old, new, "old", "new"
     if level.startswith(("FORWARD", "FULL")):
         yield new, old, "new", "old"
+
+
+def problems(
+    level: Level, new: _Schema, old: _Schema, differences: Callable[[_Schema, _Schema], Iterable[tuple[str, str]]]
+) -> list[str]:
+    """Why a new schema is not compatible with an old one, in Confluent's words; empty when it is.
+
+    `differences` has name and path of each change from its first schema to its second that is not compatible.
+    """
+    return [
+        f"{{errorType:'{problem}', description:'at path {path} of the {update_name} schema'}}"
+        for original, update, _, update_name in directions(level, new, old)
+        for problem, path in differences(original, update)
+    ]

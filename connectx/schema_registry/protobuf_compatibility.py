@@ -6,14 +6,12 @@ and enums may change. Not compared: services, extensions, options, and reserved 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.data.protobuf.pools import descriptor_of
-from connectx.errors.plugins import ConversionError
-from connectx.schema_registry.levels import Level, directions
-from connectx.schema_registry.refusals import invalid_schema
+from connectx.schema_registry import levels
+from connectx.schema_registry.levels import Level
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -31,25 +29,9 @@ _KINDS: Final = {
 _OPTIONAL, _REQUIRED, _REPEATED = "OPTIONAL", "REQUIRED", "REPEATED"
 
 
-def parse(text: str, references: Sequence[tuple[str, str]] = ()) -> FileDescriptor:
-    """The descriptor of a schema; `references` are (name, text) of files that it imports.
-
-    Raises:
-        RefusedError: 42201, not a valid Protobuf schema.
-    """
-    try:
-        return descriptor_of(text, references)
-    except ConversionError as error:
-        raise invalid_schema(error.message) from error
-
-
 def problems(level: Level, new: FileDescriptor, old: FileDescriptor) -> list[str]:
     """Why a new schema is not compatible with an old one at a level; empty when it is."""
-    return [
-        f"{{errorType:'{problem}', description:'at path {path} of the {update_name} schema'}}"
-        for original, update, _, update_name in directions(level, new, old)
-        for problem, path in _Comparison().files(original, update)
-    ]
+    return levels.problems(level, new, old, lambda original, update: _Comparison().files(original, update))
 
 
 @dataclass(slots=True)

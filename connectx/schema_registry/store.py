@@ -24,7 +24,7 @@ from connectx.kafka.settings.client_config import ClientConfig
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.schema_registry.catalog import Catalog, Change
-from connectx.schema_registry.refusals import store_failed
+from connectx.schema_registry.refusals import Refusal
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class SchemaStore:
         """
         with self._state:
             if self._failed:
-                raise store_failed(self._failed)
+                raise Refusal.STORE_FAILED.error(self._failed)
             return question(self._catalog)
 
     def refresh(self) -> None:
@@ -91,7 +91,7 @@ class SchemaStore:
         try:
             self._read_to_end(_READ_S)
         except ConnectxError as error:
-            raise store_failed(error.message) from error
+            raise Refusal.STORE_FAILED.error(error.message) from error
 
     def change(self, decide: Callable[[Catalog], Change]) -> object:
         """Write what the catalog decides, read it back, and return the answer.
@@ -120,7 +120,7 @@ class SchemaStore:
                     return change.answer
                 self._claimed = False
                 _log.info("the schema registry decides a change again: %s", reason)
-            raise store_failed(reason)
+            raise Refusal.STORE_FAILED.error(reason)
 
     def close(self) -> None:
         """End both threads and close the clients."""

@@ -8,7 +8,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from connectx.schema_registry.json_compatibility import parse, problems
+from connectx.data.json_schema.nodes import parse
+from connectx.schema_registry.catalog import Catalog
+from connectx.schema_registry.json_compatibility import problems
 from connectx.schema_registry.levels import Level
 from connectx.schema_registry.refusals import RefusedError
 
@@ -110,7 +112,7 @@ def test_references_to_other_subjects_are_compared() -> None:
 @pytest.mark.parametrize("text", ["[]", "7", '{"type":"text"}', '{"$ref":"#/definitions/X"}'])
 def test_what_is_no_json_schema_is_refused(text: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        parse(text)
+        Catalog().register("s", {"schema": text, "schemaType": "JSON"})
     assert refused.value.code == 42201
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from connectx.data.protobuf.pools import descriptor_of as parse
+from connectx.schema_registry.catalog import Catalog
 from connectx.schema_registry.levels import Level
-from connectx.schema_registry.protobuf_compatibility import parse, problems
+from connectx.schema_registry.protobuf_compatibility import problems
 from connectx.schema_registry.refusals import RefusedError
 
 
@@ -78,5 +80,5 @@ def test_messages_of_other_subjects_are_compared_and_circles_end() -> None:
 @pytest.mark.parametrize("text", ["message {", 'syntax = "proto3"; message M { X x = 1; }', 'import "x.proto";'])
 def test_what_is_no_protobuf_schema_is_refused(text: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        parse(text)
+        Catalog().register("s", {"schema": text, "schemaType": "PROTOBUF"})
     assert refused.value.code == 42201
