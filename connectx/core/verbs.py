@@ -189,7 +189,7 @@ class RestartTask(Asks[None]):
 
 @dataclass(frozen=True, slots=True)
 class Topics(Asks[dict[str, replies.UsedTopics]]):
-    """List the topics that a connector has used."""
+    """List the topics that a connector has used (KIP-558)."""
 
     connector: str
 

@@ -115,7 +115,7 @@ async def metrics(call: Call) -> Answer[str]:
 
 @operation("GET", "/openapi.json")
 async def openapi_document(call: Call) -> Answer[dict[str, Any]]:
-    """Read this document; not an endpoint of Kafka Connect."""
+    """Read the OpenAPI document; not an endpoint of Kafka Connect."""
     return Answer(dict(call.document))
 
 

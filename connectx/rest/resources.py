@@ -53,7 +53,7 @@ async def patch_config(call: Call, body: bodies.Settings) -> Answer[ConnectorInf
 
 @operation("GET", _CONNECTOR + "/tasks-config", deprecated=True)
 async def tasks_config(call: Call) -> Answer[dict[str, Mapping[str, str | None]]]:
-    """Configurations of a connector's tasks by task; removed from Kafka Connect in 4.0 (KIP-970)."""
+    """Read the configurations of a connector's tasks by task; removed from Kafka Connect in 4.0 (KIP-970)."""
     tasks = await call.ask(verbs.Tasks(call.connector))
     return Answer({"{connector}-{task}".format(**task["id"]): task["config"] for task in tasks})
 
