@@ -152,7 +152,6 @@ class Cluster(FaultVerbs, ConnectCluster):
     def _start_spark_and_kafka(self, show: Progress, *, embedded: bool, gate: bool) -> None:
         """Start Spark's driver in the background, then Kafka if it is embedded, and connect to a Spark of settings."""
         self._endings.callback(self._spark.close)
-        self._spark.fetch(show)
         self._spark.start()
         if embedded:
             self._kafka = EmbeddedKafka(gate=gate, progress=show)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit
     from connectx.verify.audit.gather import AuditInput
-    from connectx.verify.check.key_counts import KeyComparison
+    from connectx.verify.check.connectors import CheckInput
     from connectx.verify.check.verdict import Verdict
 
 PANELS: Final = "connectx.panels"
@@ -263,52 +263,20 @@ class ConnectCluster(ABC):
     def _spark_session(self, show: Progress) -> SparkSession:
         if self._spark.ready:
             return self._spark.get()
-        self._spark.fetch(show)
         with step(show, "Starting Spark"):
             return self._spark.get()
 
-    def check(self, *, timeout: float | None = None, **wanted: Any) -> Verdict:
-        """Report what was lost, duplicated, reordered and fenced; for the arguments see `Wanted`.
+    def _check_input(self) -> CheckInput:
+        """What a check of this cluster uses."""
+        from connectx.verify.check.connectors import CheckInput
 
-        `timeout` limits reading and waiting, in seconds. The check waits for records that were in the topics when it
-        began, and not for later ones. Default: waits up to 10 s and reads without a limit; 0: reads once.
+        return CheckInput(self.events, self._client, self._plugins, self.config, self._spark)
 
-        This process must be able to import the classes of the connectors. The history of an attached cluster has no
-        commits, so its verdict is never "valid".
-        """
-        from connectx.verify.check.cluster_check import ClusterChecker, Wanted
+    def check(self, **wanted: Any) -> Verdict:
+        """Report what was lost, duplicated, reordered and fenced: `connectx.check` of this cluster."""
+        from connectx.verify.check.check import check
 
-        checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
-        return checker.check(Wanted(**wanted), timeout)
-
-    def compare(
-        self,
-        topic: str,
-        target: Any,
-        key: str | Sequence[str] = (),
-        *,
-        examples: int = 5,
-        progress: Progress | None = None,
-    ) -> KeyComparison:
-        """Count with Spark the keys of a topic that are missing or repeated in a target (`verify.check.key_counts`).
-
-        Unlike `check` it needs no history and no connector, compares only keys, and returns counts without a verdict.
-
-        Args:
-            topic: read up to its last stable offset, as a read_committed reader sees it.
-            target: a Spark or pandas data frame, rows, a path (Parquet, CSV, lines), or (uri, table) of PostgreSQL.
-            key: fields of the JSON value (or of the record's key) that identify a row; for lines: nothing, or fields.
-                Without fields values and lines are compared as text, out of JsonConverter's envelope; without its
-                schemas (schemas.enable=false) a text is in quotes, and equals no line of a file.
-            examples: how many keys to show per finding.
-            progress: called for each step; by default bars on a terminal and lines in a notebook.
-        """
-        from connectx.kafka.settings.clients import ClientConfigs
-        from connectx.verify.check.key_counts import compare
-
-        clients = ClientConfigs(self.config, "compare")
-        with shown(progress) as show:
-            return compare(clients, self._spark_session(show), topic, target, key, examples, show)
+        return check(self, **wanted)
 
     def peek(self, name: str, rows: int = 20, where: Callable[[Any], bool] | None = None) -> Listed[Any]:
         """The last `rows` of a topic, of the topic of a source, or of the target of a sink, oldest first.

@@ -72,7 +72,7 @@ def _replay(
     stories = log.stories()
     try:
         verdict = check(
-            history=log, topic=topics, target=target, bootstrap_servers=bootstrap_servers, key=key, scenario=scenarios
+            log, topic=topics, target=target, bootstrap_servers=bootstrap_servers, key=key, scenario=scenarios
         )
     except ConfigError as error:
         raise CommandError(str(error)) from error

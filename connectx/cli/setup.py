@@ -28,7 +28,7 @@ def setup(
         bool, typer.Option("--archives", help="Make Spark's class archive now, in about a minute, instead of later.")
     ] = False,
 ) -> None:
-    """Download the jars of Kafka and Spark and prepare fast starts. A second run takes a moment."""
+    """Download the jars of Kafka and prepare fast starts. A second run takes a moment."""
     with reporting_errors(), terminal_progress() as progress:
         prepare(progress, archives=archives)
 
@@ -47,7 +47,7 @@ def prepare(progress: Progress = silent, java: JavaHome | None = None, *, archiv
     """
     java = java or find_java()
     kafka_jars = jars.fetch(jars.KAFKA, java, progress)
-    spark_jars = launcher.class_path(java, progress)
+    spark_jars = launcher.class_path()
     if not node.archive_path(java, kafka_jars).exists():
         with step(progress, "Making Kafka start fast"), archives_lock():
             embedded.make_archive(java, kafka_jars)

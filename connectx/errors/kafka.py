@@ -185,9 +185,3 @@ class MirrorGapError(ConnectxError):
             "records that were not mirrored, or the topic was created again.",
             next_step="To continue with the oldest existing record, set source.consumer.auto.offset.reset=earliest.",
         )
-
-
-class TopicReadError(ConnectxError):
-    """Spark could not read a range of offsets."""
-
-    code = "topic_read"

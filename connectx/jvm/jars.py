@@ -1,4 +1,4 @@
-"""Fetches the jars of Apache Kafka, of Kafka Connect and of Spark's Kafka reader once per user, through pyspark's Ivy.
+"""Fetches the jars of Apache Kafka and of Kafka Connect once per user, through pyspark's Ivy.
 
 `jars.lock.json` names every jar with its size and SHA-256; nothing that differs is ever used. A set of jars is
 fetched into a separate folder, verified, then moved into place as a whole, so that what has its final name is
@@ -37,7 +37,6 @@ from connectx.jvm.trust import trust_options
 
 KAFKA = "kafka"
 KAFKA_CONNECT = "kafka-connect"
-SPARK_KAFKA = "spark-kafka"
 
 _NOT_THERE = "no ivy file nor artifact found"
 _RETRIEVE_PATTERN = "[artifact]-[revision].[ext]"
@@ -61,7 +60,7 @@ class Jar:
 
 @cache
 def locked(name: str) -> tuple[Jar, ...]:
-    """The jars of set `name` (KAFKA, KAFKA_CONNECT or SPARK_KAFKA) as the lock file has them."""
+    """The jars of set `name` (KAFKA or KAFKA_CONNECT) as the lock file has them."""
     lock = json.loads(files("connectx.jvm").joinpath("jars.lock.json").read_text())
     return tuple(Jar(**entry) for entry in lock[name])
 
@@ -78,13 +77,6 @@ def spark_jars_dir() -> Path:
 def spark_version() -> str:
     """Version of the installed pyspark's Spark, by the name of its core jar; empty when it has no jars."""
     return next((jar.stem.rpartition("-")[2] for jar in spark_jars_dir().glob("spark-core_*.jar")), "")
-
-
-def fits_spark() -> bool:
-    """Whether set SPARK_KAFKA is for the installed pyspark: it is locked for one version of Spark."""
-    return any(
-        jar.organisation == "org.apache.spark" and jar.revision == spark_version() for jar in locked(SPARK_KAFKA)
-    )
 
 
 def fetched(name: str) -> list[Path] | None:
@@ -104,7 +96,7 @@ def fetch(name: str, java: JavaHome, progress: Progress = silent) -> list[Path]:
     """Return the files of set `name`, fetching them when this user has none.
 
     Args:
-        name: KAFKA, KAFKA_CONNECT or SPARK_KAFKA.
+        name: KAFKA or KAFKA_CONNECT.
         java: what Ivy runs on.
         progress: shows each jar that arrives.
 

@@ -29,7 +29,6 @@ from connectx.jvm import archive, jars
 from connectx.jvm.cache import OwnedDir, reports_disk_full, require_free
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.process import log_tail
-from connectx.jvm.progress import Progress, silent
 
 START_TIMEOUT_S = 90.0
 NEEDED_BYTES = 200 << 20
@@ -109,7 +108,6 @@ class SparkDriver:
         heap: the JVM's largest heap, in Java's notation.
         use_archive: whether to start from the AppCDS archive when there is one, and to make it when there is none: the
             first driver records its classes, a later one has them laid out beside it while it runs.
-        progress: shows the download of missing jars.
     """
 
     def __init__(
@@ -121,7 +119,6 @@ class SparkDriver:
         is_local: bool = True,
         heap: str = "2g",
         use_archive: bool = True,
-        progress: Progress = silent,
     ) -> None:
         self._java = java
         self._settings = dict(settings or {})
@@ -131,7 +128,6 @@ class SparkDriver:
         self._use_archive = use_archive
         self._archive: Path | None = None
         self._dump: archive.Dump | None = None
-        self._progress = progress
         self._dir: OwnedDir | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._artifacts: Path | None = None
@@ -172,12 +168,12 @@ class SparkDriver:
         """Start the JVM and wait until pyspark can connect to it: then `port` and `secret` are known.
 
         Raises:
-            NoJavaError, JarDownloadError: what it needs cannot be had.
+            NoJavaError: there is no Java.
             DiskFullError: less than 200 MB free for its temporary files.
             SparkStartError: it did not start; has the end of its log.
         """
         java = self._java or find_java()
-        jar_files = class_path(java, self._progress)
+        jar_files = class_path()
         self._dir = OwnedDir("spark")
         try:
             require_free(self._dir.path, NEEDED_BYTES, "TMPDIR")
@@ -304,17 +300,9 @@ def _end(process: subprocess.Popen[bytes], artifacts: Path | None, owner_pid: in
             artifacts.rmdir()
 
 
-def class_path(java: JavaHome, progress: Progress = silent) -> list[Path]:
-    """Spark's own jars, and those of its Kafka source if they fit, in the fixed order that a class archive needs.
-
-    Only `connectx.spark.topic_frame` uses that source. With another Spark than the locked one the driver has none, and
-    reading a topic fails with TopicReadError.
-
-    Raises:
-        NoNetworkError, JarDownloadError, ChecksumError, DiskFullError: the jars fit and cannot be fetched.
-    """
-    kafka_jars = jars.fetch(jars.SPARK_KAFKA, java, progress) if jars.fits_spark() else []
-    return sorted(jars.spark_jars_dir().glob("*.jar")) + kafka_jars
+def class_path() -> list[Path]:
+    """Spark's own jars, in the fixed order that a class archive needs."""
+    return sorted(jars.spark_jars_dir().glob("*.jar"))
 
 
 def archive_path(java: JavaHome, jar_files: list[Path]) -> Path:

@@ -20,11 +20,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from connectx.errors.base import ConnectxError
 from connectx.errors.spark import SparkMasterError, SparkNotSharedError, SparkSettingError, SparkStartError
 from connectx.extras import require
-from connectx.jvm.java import JavaHome, find_java
-from connectx.jvm.progress import Progress, silent
+from connectx.jvm.java import JavaHome
 from connectx.spark.launcher import SparkDriver, archive_dump, class_path
 from connectx.spark.remote import awaited, close_session, with_params
 from connectx.spark.settings import DRIVER_MEMORY, SparkSettings
@@ -118,7 +116,6 @@ class SparkProvider:
         spark: the user's session, classic or Spark Connect; or Spark settings.
         serve: other processes need Spark, too: `connect_url` will be known.
         java: the Java of the driver; `find_java()` by default.
-        progress: shows the download of missing jars.
 
     Raises:
         SparkSettingError: settings that cannot be used.
@@ -130,13 +127,12 @@ class SparkProvider:
         *,
         serve: bool = False,
         java: JavaHome | None = None,
-        progress: Progress = silent,
     ) -> None:
         self.connect_url: Future[str] = Future()
         self.settings = SparkSettings.parse(spark) if isinstance(spark, Mapping) else None
         self._serves = serve
         self._java = java
-        self._make = partial(SparkDriver, java=java, progress=progress, **_driver_options(self.settings))
+        self._make = partial(SparkDriver, java=java, **_driver_options(self.settings))
         self._session: Future[SparkSession] = Future()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -157,16 +153,6 @@ class SparkProvider:
     def ready(self) -> bool:
         """Whether `get` would return or raise without waiting."""
         return self._session.done()
-
-    def fetch(self, progress: Progress) -> None:
-        """Fetch the jars of the local driver when this user has none, so that `start` need not do it in silence.
-
-        What goes wrong is reported by `get`, like other failures of the start.
-        """
-        if self._session.done() or active_session() is not None or (self.settings and self.settings.remote):
-            return
-        with contextlib.suppress(ConnectxError):
-            class_path(self._java or find_java(), progress)
 
     def start(self) -> None:
         """Begin to make the session, in a thread. Does nothing for a borrowed session, or when it was called before.
@@ -279,7 +265,7 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None], timeout_s:
     finally:
         _disconnect()
     driver.stop()
-    dump = archive_dump(java, class_path(java))
+    dump = archive_dump(java, class_path())
     if dump.start():
         dump.wait(timeout_s)
     return dump.close()

@@ -199,7 +199,7 @@ def is_spark_error(error: BaseException) -> bool:
 def spark_job_error(error: Exception, what: str) -> SparkJobError:
     """A Spark failure as the user should see it; `what` completes "A Spark job failed while ..."."""
     return SparkJobError(
-        f"A Spark job failed while {what}: {_reason(error)}.",
+        f"A Spark job failed while {what}: {failure_reason(error)}.",
         next_step="Nothing of the slice was sent; correct the cause, which Spark's trace names, and restart the task.",
     )
 
@@ -207,13 +207,13 @@ def spark_job_error(error: Exception, what: str) -> SparkJobError:
 def bulk_job_error(error: Exception) -> SparkJobError:
     """The same for a bulk job."""
     return SparkJobError(
-        f"A bulk job on Spark's executors failed: {_reason(error)}.",
+        f"A bulk job on Spark's executors failed: {failure_reason(error)}.",
         next_step="Correct the cause, which Spark's trace names: executors need a route to Kafka, and to what the "
         "connector reads. With bulk.mode=never the worker does without them.",
     )
 
 
-def _reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """The cause at the end of a trace: of Python on an executor, otherwise of the JVM."""
     _, _, trace = str(error).partition(_PYTHON)
     raised = [line for line in trace.splitlines() if line and not line[0].isspace()]

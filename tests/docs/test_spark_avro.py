@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from connectx.jvm import jars
-from tests.support.programs import example_of, link_jar, run
+from tests.support.programs import example_of, link_jars, run
 
 TYPES: Final = """
 import datetime
@@ -41,8 +41,8 @@ schema = latest.schema.schema_str
 
 spark = (
     SparkSession.builder.master("local[1]")
-    .config("spark.jars", "spark-avro_2.13-4.0.0.jar")
-    .config("spark.driver.extraClassPath", "spark-avro_2.13-4.0.0.jar")
+    .config("spark.jars", "jars/spark-avro_2.13-4.0.0.jar")
+    .config("spark.driver.extraClassPath", "jars/spark-avro_2.13-4.0.0.jar")
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.ui.enabled", False)
     .getOrCreate()
@@ -63,8 +63,10 @@ spark.stop()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the jar."""
-    assert link_jar("spark-avro", tmp_path).revision == jars.spark_version()
+    """A folder with the jars in `jars`."""
+    (tmp_path / "jars").mkdir()
+    avro, *_ = link_jars("spark-avro", tmp_path / "jars") + link_jars("spark-kafka", tmp_path / "jars")
+    assert avro.revision == jars.spark_version()
     return tmp_path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.debezium import postgres_on_loopback
-from tests.support.programs import example_of, link_jar, run
+from tests.support.programs import example_of, link_jars, run
 
 BEFORE: Final = """
 from adbc_driver_postgresql import dbapi
@@ -38,7 +38,7 @@ cluster.close()
 
 def test_the_example_reads_every_row_once_with_the_driver_of_postgresql_when_a_worker_is_killed(tmp_path: Path) -> None:
     code = example_of("docs/connectors/spark-source.md", "test_spark_jdbc.py")
-    assert link_jar("postgresql-jdbc", tmp_path).file in code
+    assert link_jars("postgresql-jdbc", tmp_path)[0].file in code
     with postgres_on_loopback() as port:
         server = f"127.0.0.1:{port}/postgres?user=postgres"
         code = code.replace("db/shop", server)

@@ -25,7 +25,7 @@ SEEDS: Final = 300
 GATE: Final = pytest.mark.needs(EMBEDDED, "the gate, which cuts workers off")
 BROKER: Final = pytest.mark.needs(EMBEDDED, "a broker of the cluster's own")
 WHOLE: Final = pytest.mark.needs(EMBEDDED, "a program that starts everything itself")
-KAFKA_SOURCE: Final = pytest.mark.needs("kafka-source", "Spark's Kafka source, which is locked for Spark 4.0.0")
+SPARK_4_0: Final = pytest.mark.needs("spark-4.0", "Spark 4.0, for which the jars of readers are locked")
 CONNECT: Final = pytest.mark.needs("connect", "Spark Connect alone (--spark=connect)")
 _LEFT_OUT: Final = pytest.StashKey[Counter[str]]()
 
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what cannot be had in this run, by its marker, and count it."""
-    had = {config.getoption("--spark"), config.getoption("--kafka"), "kafka-source" if jars.fits_spark() else None}
+    had = {config.getoption("--spark"), config.getoption("--kafka"), f"spark-{jars.spark_version()[:3]}"}
     reasons = {item.nodeid: _reasons(item, had) for item in items}
     gone = [item for item in items if reasons[item.nodeid]]
     config.stash[_LEFT_OUT] = Counter(reasons[item.nodeid][0] for item in gone)

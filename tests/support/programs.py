@@ -17,13 +17,14 @@ from connectx.jvm.java import find_java
 ROOT: Final = Path(__file__).parents[2]
 
 
-def link_jar(name: str, folder: Path) -> jars.Jar:
-    """Put the jar of this name in `spark_jars.lock.json` into a folder. Ivy fetches it once per user."""
+def link_jars(name: str, folder: Path) -> tuple[jars.Jar, ...]:
+    """Put a set of jars of `spark_jars.lock.json` into a folder. Ivy fetches it once per user."""
     lock = json.loads((ROOT / "tests/support/spark_jars.lock.json").read_text())
-    (wanted,) = (jars.Jar(**entry) for entry in lock[name])
-    with patch.object(jars, "locked", lambda _: (wanted,)):
-        (jar,) = jars.fetch(name, find_java())
-    (folder / jar.name).symlink_to(jar)
+    wanted = tuple(jars.Jar(**entry) for entry in lock[name])
+    with patch.object(jars, "locked", lambda _: wanted):
+        files = jars.fetch(name, find_java())
+    for jar in files:
+        (folder / jar.name).symlink_to(jar)
     return wanted
 
 

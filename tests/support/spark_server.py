@@ -1,7 +1,4 @@
-"""A Spark Connect server in another process: prints its address in a line, and ends with its standard input.
-
-With the argument `bare` it has no Kafka source, as where no jars may be added.
-"""
+"""A Spark Connect server in another process: prints its address in a line, and ends with its standard input."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from connectx.jvm import jars
 from connectx.spark.sessions import SparkProvider
 
 
 @contextmanager
-def spark_server(*arguments: str) -> Iterator[str]:
-    """Yield the address of a server with these arguments."""
-    command = [sys.executable, "-m", "tests.support.spark_server", *arguments]
+def spark_server() -> Iterator[str]:
+    """Yield the address of a server."""
+    command = [sys.executable, "-m", "tests.support.spark_server"]
     # pyspark marks the environment of a process that has a Spark Connect session; the server's driver is a classic one.
     env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
@@ -29,8 +25,6 @@ def spark_server(*arguments: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    if "bare" in sys.argv[1:]:
-        jars.fits_spark = lambda: False
     provider = SparkProvider(serve=True)
     provider.start()
     sys.stdout.write(provider.connect_url.result(120) + "\n")

@@ -337,7 +337,12 @@ _CONNECT: Final = (
     *("tests/integration/sink/test_file_sink.py", "tests/integration/exactly_once/test_zombies.py"),
 )
 _SPARK41: Final = (
-    *("tests/spark41", "tests/unit/jvm/test_jars.py", "tests/integration/infra/test_spark.py"),
+    *(
+        "tests/spark41",
+        "tests/unit/jvm/test_jars.py",
+        "tests/integration/infra/test_spark.py",
+        "tests/integration/check/test_keys.py",
+    ),
     *("tests/integration/data", "tests/integration/source/test_file_source.py"),
     "tests/integration/sink/test_file_sink.py",
 )

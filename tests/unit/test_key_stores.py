@@ -13,7 +13,7 @@ from connectx.errors.base import MissingExtraError
 from connectx.errors.kafka import ClientSettingError
 from connectx.errors.rest import RestTlsError
 from connectx.kafka.settings.client_keys import Layer, to_librdkafka
-from connectx.kafka.settings.security import for_java, for_kafka_python
+from connectx.kafka.settings.security import for_kafka_python
 from connectx.key_stores import read_pkcs12
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.rest.tls import server_context
@@ -46,10 +46,9 @@ def test_every_client_gets_the_certificates_and_a_key_that_stays_encrypted(store
     context: ssl.SSLContext = for_kafka_python(config)["ssl_context"]
     assert len(context.get_ca_certs()) == 1
     assert config["ssl.key.password"] == PASSWORD
-    java = for_java(config)
-    assert java["ssl.keystore.key"].startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
-    assert java["ssl.keystore.certificate.chain"].count("BEGIN CERTIFICATE") >= 1
-    assert java["ssl.truststore.certificates"].count("BEGIN CERTIFICATE") == 1
+    assert config["ssl.key.pem"].startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    assert config["ssl.certificate.pem"].count("BEGIN CERTIFICATE") >= 1
+    assert config["ssl.ca.pem"].count("BEGIN CERTIFICATE") == 1
 
 
 def test_a_listener_of_rest_has_the_key_and_trusts_the_authority(stores: dict[str, str]) -> None:

@@ -292,7 +292,7 @@ def attach(
         config: the required settings of the workers' properties file: `security.protocol`, `sasl.*` and
             `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by
             their content). `audit` inspects these settings.
-        spark: your own session, or settings of one as in `Cluster`, for `check` and `compare`; by default a local one
+        spark: your own session, or settings of one as in `Cluster`, for `check`; by default a local one
             is started when first needed.
         poll_s: pause between two polls, seconds.
         http: connections to use, with your own login, certificates or headers, such as httpx.Client(auth=(user,

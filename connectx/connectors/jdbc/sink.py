@@ -361,5 +361,5 @@ def stored_table(
 
 
 def table_of(uri: str, name: str) -> Stored:
-    """A table by its database's URL and its name, as `cluster.compare` reads it."""
+    """A table by its database's URL and its name, as `target=` of a check names it."""
     return stored_table(TargetSettings(DatabaseSettings(uri)), name)

@@ -71,6 +71,12 @@ class Chain:
     def __bool__(self) -> bool:
         return bool(self.steps)
 
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """Classes of transformations and predicates."""
+        parts = (part for step in self.steps for part in (step.transform, step.predicate))
+        return tuple(type(part) for part in parts if part is not None)
+
     def reads(self, column: str) -> bool:
         """True when a step reads or changes that column: key, value, topic or headers."""
         return any(

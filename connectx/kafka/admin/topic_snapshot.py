@@ -55,6 +55,16 @@ class TopicSnapshot:
         return replace(self, hidden=tuple(reason for reason in self.hidden if reason != open_), waits=False)
 
     @property
+    def ranges(self) -> dict[TopicPartition, tuple[int, int]]:
+        """The first offset of each partition, and the offset after the last record that can be read."""
+        return {TopicPartition(self.topic, number): (self.starts[number], end) for number, end in self.ends.items()}
+
+    @property
+    def consumer(self) -> dict[str, Any]:
+        """Settings of a consumer that reads these ranges, in librdkafka's spelling."""
+        return {**self.config, **_READING}
+
+    @property
     def size(self) -> int:
         """About how many records there are; transaction markers count, too."""
         return sum(self.ends.values()) - sum(self.starts.values())
@@ -65,11 +75,8 @@ class TopicSnapshot:
         Raises:
             TopicUnreadableError: Kafka refuses, or nothing comes for 30 s.
         """
-        ranges = {
-            TopicPartition(self.topic, partition): (self.starts[partition], end) for partition, end in self.ends.items()
-        }
         try:
-            yield from read_ranges({**self.config, **_READING}, ranges, max_records=_CHUNK, quiet_s=_QUIET_S)
+            yield from read_ranges(self.consumer, self.ranges, max_records=_CHUNK, quiet_s=_QUIET_S)
         except ConnectxError as error:
             raise TopicUnreadableError(self.topic, error.message) from error
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.kafka.settings.client_keys import SECURITY_PREFIXES, Layer, to_librdkafka
 from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
 from connectx.kafka.settings.producer_options import OWN_KEYS
-from connectx.kafka.settings.security import for_java
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, with_prefix
 
@@ -41,21 +40,6 @@ _CONNECTION_KEYS: Final = (
     "metadata.max.age.ms",
 )
 _CONNECTION_PREFIXES: Final = (*SECURITY_PREFIXES, "socket.", "broker.address.")
-_SPARK_READER_KEYS: Final = ("fetch.", "max.partition.fetch.bytes", "receive.buffer.bytes", "client.rack", "check.crcs")
-_SPARK_WRITER_KEYS: Final = (
-    "acks",
-    "batch.size",
-    "buffer.memory",
-    "compression.",
-    "delivery.timeout.ms",
-    "linger.ms",
-    "max.request.size",
-    "request.timeout.ms",
-    "retries",
-    "send.buffer.bytes",
-)
-
-
 # Readers of whole topics, assigned manually and never members of a group.
 _READER: Final[Mapping[str, str]] = {
     "enable.auto.commit": "false",
@@ -209,26 +193,6 @@ class ClientConfigs:
             connections_max_idle_ms=self.worker.connections_max_idle_ms,
             metadata_max_age_ms=self.worker.metadata_max_age_ms,
         )
-
-    def spark_kafka_options(
-        self,
-        task: TaskId,
-        connector_config: ConnectorConfig,
-        role: Literal["consumer", "producer"] = "consumer",
-    ) -> ClientConfig:
-        """`kafka.` options of Spark's Kafka reader ("consumer") or writer ("producer") for a task.
-
-        Addresses, security, client id, and of the user's settings for that role those which Spark passes on.
-        """
-        layers = self._consumer_layers if role == "consumer" else self._producer_layers
-        wanted = _SPARK_READER_KEYS if role == "consumer" else _SPARK_WRITER_KEYS
-        config = self._config({"client.id": f"connector-{role}-{task}"}, *layers(connector_config))
-        settings: dict[str, str] = {}
-        for layer in layers(connector_config)[1:]:
-            settings |= {key: value for key, value in layer.settings.items() if value and key.startswith(wanted)}
-        settings |= for_java(config)
-        settings |= {"bootstrap.servers": config["bootstrap.servers"], "client.id": config["client.id"]}
-        return ClientConfig({f"kafka.{key}": value for key, value in settings.items()})
 
     def _connection_layer(self) -> Layer:
         """The worker's own settings that are about connections, with where to connect."""

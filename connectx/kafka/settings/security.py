@@ -1,7 +1,7 @@
-"""Translates the security settings of a librdkafka client for kafka-python and Java.
+"""Translates the security settings of a librdkafka client for kafka-python.
 
-Decides how each of them is given a login and a certificate. Java's are for Spark's `kafka.` options. It never chooses
-settings; secrets pass through it and are never logged.
+Decides how it is given a login and a certificate. It never chooses settings; secrets pass through it and are never
+logged.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ from __future__ import annotations
 import ssl
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from connectx.errors.kafka import ClientSettingError
 
 _KAFKA_PYTHON_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
-_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 
 
 def for_kafka_python(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,75 +75,3 @@ def _load_own_certificate(context: ssl.SSLContext, config: Mapping[str, Any]) ->
             file.write(config["ssl.certificate.pem"] + "\n" + config.get("ssl.key.pem", ""))
             file.flush()
             context.load_cert_chain(file.name, password=password)
-
-
-def for_java(config: Mapping[str, Any]) -> dict[str, str]:
-    """Settings of Kafka's Java client that mean the same.
-
-    Raises:
-        ClientSettingError: a certificate cannot be read, or Java has no such login.
-    """
-    protocol = str(config.get("security.protocol", "PLAINTEXT"))
-    result = {"security.protocol": protocol}
-    if protocol.startswith("SASL_"):
-        result |= _java_login(config)
-    if protocol.endswith("SSL"):
-        result |= _java_certificates(config)
-    return result
-
-
-def _java_login(config: Mapping[str, Any]) -> dict[str, str]:
-    mechanism = str(config.get("sasl.mechanism", "GSSAPI"))
-    if mechanism == "PLAIN" or mechanism.startswith("SCRAM-"):
-        module = _PLAIN_MODULE if mechanism == "PLAIN" else _SCRAM_MODULE
-        options = {"username": config.get("sasl.username", ""), "password": config.get("sasl.password", "")}
-    elif mechanism == "GSSAPI":
-        module = _KERBEROS_MODULE
-        keytab, principal = config.get("sasl.kerberos.keytab", ""), config.get("sasl.kerberos.principal", "")
-        options = {"useKeyTab": "true", "storeKey": "true", "keyTab": keytab, "principal": principal}
-    else:
-        raise ClientSettingError(
-            f"sasl.mechanism={mechanism} cannot be handed to Spark's Kafka connector.",
-            next_step="Use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI.",
-        )
-    quoted = " ".join(f"{name}={_quoted(str(value))}" for name, value in options.items())
-    result = {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {quoted};"}
-    if "sasl.kerberos.service.name" in config:
-        result["sasl.kerberos.service.name"] = str(config["sasl.kerberos.service.name"])
-    return result
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _java_certificates(config: Mapping[str, Any]) -> dict[str, str]:
-    result: dict[str, str] = {}
-    if trusted := _pem(config, "ssl.ca"):
-        result |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted}
-    if own := _pem(config, "ssl.certificate"):
-        result |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": own,
-            "ssl.keystore.key": _pem(config, "ssl.key"),
-        }
-    if "ssl.key.password" in config:
-        result["ssl.key.password"] = str(config["ssl.key.password"])
-    if config.get("ssl.endpoint.identification.algorithm") == "none":
-        result["ssl.endpoint.identification.algorithm"] = ""
-    return result
-
-
-def _pem(config: Mapping[str, Any], name: str) -> str:
-    """Text of `<name>.pem`, or of the file `<name>.location`: executors elsewhere do not have the file."""
-    if f"{name}.pem" in config:
-        return str(config[f"{name}.pem"])
-    if f"{name}.location" not in config:
-        return ""
-    try:
-        return Path(config[f"{name}.location"]).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClientSettingError(
-            f"{name}.location cannot be read: {error}.", next_step="Give a PEM file that this process may read."
-        ) from error

@@ -1,132 +1,240 @@
-"""`cx.check`: checks a saved history, topics and a target, without a cluster.
+"""`cx.check` and `cluster.check`: one verdict about a running cluster, a saved history, or topics and a target.
 
-The arguments decide what is compared with what. Without a source that can be read again, the number of records that the
-history reports as committed is the expectation.
+Decides where the sides of a check come from (connectors of a cluster, or names that the caller gives), and how long to
+wait for records in flight.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors.checks import CheckError
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress, shown
-from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
 from connectx.model.payloads import ClusterStarted
 from connectx.model.worker_config import own_kafka_config
 from connectx.plugins.registry import worker_config
-from connectx.verify.check.attribution import records_of
-from connectx.verify.check.commits import commits
-from connectx.verify.check.comparison import Comparison
-from connectx.verify.check.judge import judge
+from connectx.spark.sessions import SparkProvider
+from connectx.spark.slices import TaskSpark
+from connectx.verify.check.commits import COMMITS
+from connectx.verify.check.connectors import CheckInput, ConnectorPlaces
+from connectx.verify.check.judge import blocked, judge
+from connectx.verify.check.named import NamedPlaces
 from connectx.verify.check.rows import MAX_ROWS, OnRead
 from connectx.verify.check.scenarios import Scenario
-from connectx.verify.check.sides import (
-    Sides,
-    Topic,
-    committed_by,
-    decode_plainly,
-    skipped_by,
-    topic_rows,
-)
-from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
+from connectx.verify.check.wanted import Began, Depth, Places, Wanted
 
-_SHOWN_AFTER_S = 2.0
-_SHOWN_EVERY_S = 0.5
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHOWN_AFTER_S: Final = 2.0
+_SHOWN_EVERY_S: Final = 0.5
+_PAUSE_S: Final = 0.5
+_PATIENCE_S: Final = 10.0
+"""How long to wait for what is on its way to a running cluster's places when no limit was given."""
+_WAITING: Final = "Waiting for rows on their way"
+
+FindPlaces = Callable[[Sequence[Event], Began, TaskSpark], Places]
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A cluster."""
+
+    def _check_input(self) -> CheckInput:
+        """What a check uses of it."""
 
 
 def check(
+    run: Checkable | EventLog | Iterable[Event] | str | Path | None = None,
     *,
-    history: EventLog | Iterable[Event] | str | Path | None = None,
     topic: str | Sequence[str] = (),
     target: Any = None,
-    bootstrap_servers: str | None = None,
     key: str | Sequence[str] = (),
+    depth: Depth | None = None,
     scenario: Scenario | Sequence[Scenario] = (),
-    config: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
     examples: int = 5,
     max_rows: int = MAX_ROWS,
+    bootstrap_servers: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    spark: SparkSession | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Compare what a run read and wrote: lost, duplicated and reordered rows, fenced writers, or why it is unknown.
+    """Report lost, duplicated and reordered rows and fenced writers, or why it is unknown.
+
+    Of a cluster, the connectors name what is compared: sources with topics, topics with targets. With `topic` it is
+    compared with `target`, without a connector or a history being needed.
 
     Args:
-        history: an event log, events, or a file that `EventLog.to_jsonl` wrote.
+        run: a cluster; an event log, events, or a file that `EventLog.to_jsonl` wrote; None: no history.
         topic: topics to read with read_committed. If there is one, and one source connector in the history, all that
             this has committed should be there.
         target: what the topics should have become: a path (lines, .csv, .parquet), a pandas, Arrow or Spark data frame,
-            rows, (uri, table) of PostgreSQL, or a function that returns one of these.
-        bootstrap_servers: where the topics are; by default where the history's cluster was.
-        key: fields that identify a record; without it whole records and all fields that both sides have.
+            rows, (URL, table) of a database, or a function that returns one of these. Of a cluster: what a sink's
+            target holds if the sink cannot read it, or {sink: target}.
+        key: fields that identify a record or a row; without it whole records, and all fields that both sides have.
+        depth: "rows" compares values and order. "keys" counts keys of topics and targets on Spark: which are missing in
+            a target, and which it has too often. By default rows, and keys of topics with more than `max_rows` records.
         scenario: what the run must have reached (`verify.check.scenarios.SCENARIOS`), or predicates over events.
-        config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
+        timeout: limit of reading and waiting, in seconds. Records that were in the topics when the check began are
+            waited for, later ones are not. By default a cluster's are waited for 10 s and read without a limit; 0 reads
+            once, as it is always done of a saved history.
         examples: how many records to show per finding.
-        max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
-        progress: called for reading that takes more than 2 s; by default bars on a terminal and lines in a notebook.
+        max_rows: how many rows of a place are compared by value; with more of them the verdict is unknown.
+        bootstrap_servers: where the topics are; by default where the cluster of the history was.
+        config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
+        spark: for "keys" without a cluster: a session, or Spark settings; by default a local Spark.
+        progress: called for reading that takes more than 2 s, and for waiting; by default bars on a terminal and lines
+            in a notebook.
+
+    The classes of the connectors must be importable. The history of an attached cluster has no commits, so a verdict
+    about its connectors is never "valid".
 
     Raises:
         EventLogError: the history cannot be read. ConfigError: no such scenario.
-        CheckError: a target that cannot be read. TopicMissingError, TopicUnreadableError, Kafka*Error: see those.
+        CheckError: a target that cannot be read. WorkersUnreachableError: no worker answers.
+        TopicMissingError, TopicUnreadableError, Kafka*Error: see those.
     """
-    events = _events(history)
-    topics, keys = as_tuple(topic), as_tuple(key)
-    clients = _clients(events, bootstrap_servers, config) if topics else None
-    read = [Topic(take_snapshot(clients, name), decode_plainly) for name in topics if clients is not None]
-    comparisons = [_of_topic(one, events, keys, alone=len(read) == 1) for one in read]
-    if target is not None:
-        if not read:
-            raise CheckError("A target is compared with topics, and none was named.", next_step="Name them: topic=.")
-        comparisons.append(_of_target(read, target, events, keys))
-    with shown(progress) as show, reading_progress(show) as on_read:
-        return judge(
-            events, comparisons, scenarios=as_scenarios(scenario), examples=examples, limit=max_rows, on_read=on_read
-        )
+    scenarios = (scenario,) if isinstance(scenario, str) or callable(scenario) else tuple(scenario)
+    wanted = Wanted(_as_tuple(topic), target, _as_tuple(key), depth, scenarios, examples, max_rows)
+    cluster = run._check_input() if isinstance(run, Checkable) else None
+    with ExitStack() as stack:
+        events: Callable[[], list[Event]]
+        places: FindPlaces
+        if cluster is not None:
+            log, provider = cluster.events, cluster.spark
+            events = lambda: _with_commits(log) if topic else list(log)  # noqa: E731
+            places = (
+                partial(NamedPlaces, cluster.clients, wanted) if topic else partial(ConnectorPlaces, cluster, wanted)
+            )
+        else:
+            saved, provider = _saved(run), SparkProvider(spark)
+            stack.callback(provider.close)
+            events = saved.copy
+            places = partial(NamedPlaces, _clients(saved, bootstrap_servers, config) if topic else None, wanted)
+        show = stack.enter_context(shown(progress))
+        on_read = stack.enter_context(reading_progress(show))
+        patience_s = 0.0 if cluster is None else _PATIENCE_S
+        return Checking(events, places, provider, wanted).until(timeout, patience_s, on_read, show)
 
 
-def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, alone: bool) -> Comparison:
-    by_seq = {commit.event.seq: commit.event for commit in commits(events)}
-    sources = tuple(dict.fromkeys(event.connector or "" for event in by_seq.values()))
-    sources = sources if alone and len(sources) == 1 else ()  # who else wrote what is not in the history
-    records = sum(records_of(event) for event in by_seq.values())
-    snapshot = topic.snapshot
-    return Comparison(
-        sources,
-        topic_rows(topic, key),
-        committed=records if sources else None,
-        identified=bool(key),
-        tolerated=skipped_by(events, sources, by_kafka=True),
-        hidden=snapshot.hidden,
-        waits=snapshot.waits,
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """Reads and judges until nothing is on its way any more."""
+
+    events: Callable[[], list[Event]]
+    places: FindPlaces
+    spark: SparkProvider
+    wanted: Wanted
+
+    def until(self, timeout_s: float | None, patience_s: float, on_read: OnRead, show: Progress) -> Verdict:
+        """The last verdict: nothing is pending, or the time is up.
+
+        Args:
+            timeout_s: limits reading and waiting; None: waits for `patience_s` and reads without a limit.
+        """
+        deadline = time.monotonic() + (patience_s if timeout_s is None else timeout_s)
+
+        def within_limit(place: str, rows: int, size: int) -> None:
+            on_read(place, rows, size)
+            if timeout_s and time.monotonic() >= deadline:
+                raise _TimeUpError(place, rows)
+
+        verdict: Verdict | None = None
+        began = Began()
+        is_waiting = False
+        while True:
+            try:
+                verdict, waits = self.once(within_limit, began)
+            except _TimeUpError as error:
+                return self._unfinished(error, timeout_s or 0.0) if verdict is None else verdict
+            left_s = deadline - time.monotonic()
+            if not (verdict.pending or waits) or left_s <= 0:
+                if is_waiting:
+                    show(_WAITING, 1, 1)
+                return verdict
+            if not is_waiting:
+                is_waiting = True
+                show(_WAITING, 0, 1)
+            time.sleep(min(left_s, _PAUSE_S))
+
+    def once(self, on_read: OnRead, began: Began) -> tuple[Verdict, bool]:
+        """The verdict now, and whether a topic is yet to come."""
+        events = self.events()  # before the topics are read: what is committed later is pending
+        spark = TaskSpark(self.spark, SESSION_SETTINGS)
+        places = self.places(events, began, spark)
+        try:
+            places.gather()
+            verdict = judge(
+                events,
+                places.comparisons,
+                scenarios=self.wanted.scenarios,
+                unseen=places.unseen,
+                examples=self.wanted.examples,
+                limit=self.wanted.max_rows,
+                on_read=on_read,
+            )
+        except BaseException:  # also an interrupt: it ends what runs in Spark
+            spark.interrupt()
+            raise
+        finally:
+            spark.release()
+        _set_goals(began.goals, places, verdict)
+        waits = places.waits or any(comparison.waits for comparison in places.comparisons)
+        return _without_secrets(verdict, places.masked), waits
+
+    def _unfinished(self, error: _TimeUpError, timeout_s: float) -> Verdict:
+        read = f"the check did not end within {timeout_s:g} s: {error.rows:,} rows of {error.place} were read"
+        stuck = (f"blocked: {one.why}" for one in blocked(self.events()).values())
+        return Verdict("unknown", (), (f"{read} (give it more time with timeout=)", *stuck), ())
+
+
+class _TimeUpError(Exception):
+    """The time limit was reached while a place was read."""
+
+    def __init__(self, place: str, rows: int) -> None:
+        super().__init__(place, rows)
+        self.place, self.rows = place, rows
+
+
+def _set_goals(goals: dict[str, int], places: Places, verdict: Verdict) -> None:
+    """Note how many rows each place is to get: a topic at first sight, a target once the topics have theirs."""
+    compared = list(zip(places.comparisons, verdict.checked, strict=True))
+    topics = [(comparison, checked) for comparison, checked in compared if not comparison.from_topic]
+    settled = not places.waits and not any(one.waits or checked.pending for one, checked in topics)
+    for comparison, checked in compared:
+        if settled or not comparison.from_topic:
+            goals.setdefault(comparison.found.place, (checked.expected or 0) + checked.pending)
+
+
+def _without_secrets(verdict: Verdict, masked: Callable[[str], str]) -> Verdict:
+    """The verdict without values of the connectors' placeholders. Its examples are unchanged records."""
+    return replace(
+        verdict,
+        findings=tuple(replace(f, place=masked(f.place), sentence=masked(f.sentence)) for f in verdict.findings),
+        reasons=tuple(masked(reason) for reason in verdict.reasons),
+        checked=tuple(replace(checked, place=masked(checked.place)) for checked in verdict.checked),
     )
 
 
-def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], key: tuple[str, ...]) -> Comparison:
-    stored = target_of(target)
-    sinks = tuple(dict.fromkeys(e.connector or "" for e in events if e.kind is EventKind.PARTITIONS_ASSIGNED))
-    committed = committed_by(events)
-    sides = Sides(topics, stored, committed if committed or sinks else None, key)
-    return Comparison(
-        sinks or ("the sink",),
-        sides.found(),
-        sides.wanted(),
-        ordered=stored.ordered,
-        exact=stored.lines and not key,
-        from_topic=True,
-        tolerated=skipped_by(events, sinks),
-        unchecked=sides.unchecked,
-        hidden=(*sides.doubts, *(reason for topic in topics for reason in topic.snapshot.hidden)),
-        waits=any(topic.snapshot.waits for topic in topics),
-    )
+def _with_commits(log: EventLog) -> list[Event]:
+    """A cluster's history if it shows commits, which those of named topics are compared with."""
+    events = list(log)
+    return events if any(event.kind in COMMITS for event in events) else []
 
 
-def _events(history: EventLog | Iterable[Event] | str | Path | None) -> list[Event]:
+def _saved(history: Any) -> list[Event]:
     if history is None:
         return []
     return list(EventLog.from_jsonl(history) if isinstance(history, (str, Path)) else history)
@@ -141,14 +249,8 @@ def _clients(events: Sequence[Event], bootstrap_servers: str | None, config: Map
     return ClientConfigs(worker, "check")
 
 
-def as_tuple(given: str | Sequence[str]) -> tuple[str, ...]:
-    """One name, or several."""
+def _as_tuple(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def as_scenarios(given: Scenario | Sequence[Scenario]) -> tuple[Scenario, ...]:
-    """One scenario, or several."""
-    return (given,) if isinstance(given, str) or callable(given) else tuple(given)
 
 
 @contextmanager

@@ -38,6 +38,7 @@ class Comparison:
         replayed: rows of `found` that no commit in the history explains are applied and compared elsewhere.
         unchecked: asked once both sides were read: what of them was not compared, as parts of sentences.
         outdated: asked once `wanted` was read: fingerprints of rows as they were before later records changed them.
+        count: counts the difference itself, instead of reading all of `found` and `wanted`, which have its examples.
     """
 
     connectors: tuple[str, ...]
@@ -57,6 +58,7 @@ class Comparison:
     replayed: bool = False
     unchecked: Callable[[], tuple[str, ...]] = tuple
     outdated: Callable[[], Sequence[int]] = tuple
+    count: Callable[[OnRead, int], Difference] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class Difference:
 
     `expected` counts those that have to be there and those of the pending that are, `needed` only the former;
     `repeated` counts equal rows whose expected number is unknown; `alien` those that should not be there
-    and are no copies, `outdated` those of them that were right before; `pending` those that may still come.
+    and are no copies, `outdated` those of them that were right before; `pending` those that may still come. With
+    `by_key` only keys were compared.
     """
 
     found: int
@@ -79,6 +82,7 @@ class Difference:
     outdated: int = 0
     pending: int = 0
     cut: bool = False
+    by_key: bool = False
     lost_prints: tuple[int, ...] = ()
     duplicated_prints: tuple[int, ...] = ()
     reordered_prints: tuple[int, ...] = ()
@@ -87,6 +91,8 @@ class Difference:
 
 def compare(comparison: Comparison, on_read: OnRead, examples: int = 5, limit: int = MAX_ROWS) -> Difference:
     """Read both sides and count."""
+    if comparison.count is not None:
+        return comparison.count(on_read, examples)
     found = take_prints(comparison.found, on_read, limit)
     if comparison.wanted is None:
         return _alone(found, comparison, examples)

@@ -35,6 +35,12 @@ class SinkDecoder:
     plugins: Plugins
     worker: WorkerConfig
 
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """Classes of converters, transformations and predicates."""
+        sides = (self._converter(side, fields=False) for side in ("key", "value"))
+        return (*map(type, sides), *self.plugins.chain(self.config).classes)
+
     def __call__(self, topic: str, records: pa.Table) -> Values:
         """Key and value of each record."""
         if not records.num_rows:

@@ -96,7 +96,9 @@ class _Judging:
         if (found.lost or found.duplicated or found.alien) and comparison.ahead():
             differing = max(found.lost, found.duplicated + found.alien)
             found = replace(found, lost=0, duplicated=0, alien=0, pending=differing)
-        self.checked.append(Checked(place, comparison.connectors, found.found, found.expected, found.pending))
+        self.checked.append(
+            Checked(place, comparison.connectors, found.found, found.expected, found.pending, found.by_key)
+        )
         self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit, stuck)]
         if comparison.wanted is not None:
             self._compared.update(comparison.connectors)

@@ -135,10 +135,15 @@ class Sides:
     """Topics in which a key came again when they were read last, of whose row only the key was compared."""
 
     @property
+    def named_key(self) -> tuple[str, ...]:
+        """The fields that identify a row, as the caller or the target names them."""
+        return self.key or self.stored.key
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The fields that are compared; none when lines are."""
-        if self.key or self.stored.key or self.stored.lines:
-            return self.key or self.stored.key
+        if self.named_key or self.stored.lines:
+            return self.named_key
         columns: Sequence[str] = next((table.column_names for table in self.stored.read()), [])
         values = (value for topic in self.topics for _, _, value in read_records(topic) if isinstance(value, Mapping))
         known = next((set(value) for value in values), set(columns))
@@ -203,7 +208,7 @@ class Sides:
     def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
         for number, topic in enumerate(self._latest()):
             for record, record_key, value in read_records(topic):
-                fields, deletes = self._row_of(record_key, value, names)
+                fields, deletes = fields_of(self.stored.change, record_key, value, names)
                 if fields is not None and not deletes:
                     identity = of_fields(fields, names)
                     yield self._placed(record, identity, {name: fields.get(name) for name in names}, number)
@@ -223,7 +228,7 @@ class Sides:
             known: set[str] = set()
             for number, topic in enumerate(self.topics):
                 for record, key, value in read_records(topic):
-                    fields, deletes = self._row_of(key, value, names)
+                    fields, deletes = fields_of(self.stored.change, key, value, names)
                     if fields is None:
                         continue
                     known |= set() if deletes else set(fields)
@@ -254,12 +259,6 @@ class Sides:
             else:
                 self.changed.add(row.topic)
 
-    def _row_of(self, key: Any, value: Any, names: Sequence[str]) -> tuple[Mapping[str, Any] | None, bool]:
-        """The row that a record is about, and whether the record deletes it."""
-        if self.stored.change is not None:
-            return self.stored.change(key, value)
-        return _fields(key, value, names), False
-
     def _kept(self) -> Iterator[Row]:
         """The rows that are left after the last record of each key; with records that are pending these may be."""
         versions: dict[int, _Versions] = {}
@@ -267,7 +266,7 @@ class Sides:
         names, repeated = self.names, self._repeated()
         for number, topic in enumerate(self._latest()):
             for record, record_key, value in read_records(topic):
-                fields, deletes = self._row_of(record_key, value, names)
+                fields, deletes = fields_of(self.stored.change, record_key, value, names)
                 if fields is None:
                     continue
                 shown_fields = {name: fields.get(name) for name in names}
@@ -298,12 +297,17 @@ class Sides:
         read = (*names, *(self._repeated().fields if self._is_changed else ()))
         for table in self.stored.read():
             if self.stored.lines:
-                rows = [parsed((line or "").encode()) for line in table.column(0).to_pylist()]
+                rows = [fields_of_line(line, names) for line in table.column(0).to_pylist()]
             else:
                 rows = table.select([name for name in read if name in table.column_names]).to_pylist()
-            for row in rows:
-                fields = row if isinstance(row, Mapping) else {names[0]: row}
+            for fields in rows:
                 yield Row(self._identity(fields, names), shown({name: fields.get(name) for name in names}))
+
+
+def fields_of_line(line: str | None, names: Sequence[str]) -> Mapping[str, Any]:
+    """Fields of a line that is a JSON object; other lines are the value of the first field."""
+    value = parsed((line or "").encode())
+    return value if isinstance(value, Mapping) else {names[0]: value}
 
 
 def read_records(topic: Topic) -> Iterator[tuple[Record, Any, Any]]:
@@ -313,6 +317,16 @@ def read_records(topic: Topic) -> Iterator[tuple[Record, Any, Any]]:
         for record, (key, value) in zip(records.to_pylist(), decoded, strict=True):
             if value is not UNREADABLE:
                 yield record, key, value
+
+
+def fields_of(
+    change: Callable[[Any, Any], tuple[Mapping[str, Any] | None, bool]] | None,
+    key: Any,
+    value: Any,
+    names: Sequence[str],
+) -> tuple[Mapping[str, Any] | None, bool]:
+    """The row that a record is about, and whether the record deletes it; `change` is `Stored.change`."""
+    return change(key, value) if change is not None else (_fields(key, value, names), False)
 
 
 def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:

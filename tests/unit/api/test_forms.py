@@ -59,7 +59,6 @@ from connectx.verify.audit.findings import Audit, Severity
 from connectx.verify.audit.findings import Finding as AuditFinding
 from connectx.verify.audit.gather import AuditInput
 from connectx.verify.audit.inventory import AuditedWorker
-from connectx.verify.check.key_counts import KeyComparison, KeyExample
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment
 from connectx.verify.doctor.report import Checkup, Status
 from connectx.verify.doctor.report import Finding as CheckupFinding
@@ -256,7 +255,6 @@ EXAMPLE = Example(BAD, moment=MOMENT)
 FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
 CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
 FLAW = AuditFinding("lag", Severity.ERROR, BAD, BAD, BAD, BAD)
-KEY = KeyExample("missing", BAD, 1, 0)
 AUDITED = AuditInput(
     BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [], now, Plugins().find_connector
 )
@@ -304,7 +302,6 @@ MADE: dict[type, Callable[[], Any]] = {
     Checkup: lambda: Checkup([CHECK], [CHECK]),
     CheckupFinding: lambda: CHECK,
     Checked: lambda: CHECKED,
-    KeyComparison: lambda: KeyComparison(BAD, BAD, (BAD,), 1, 1, 1, 0, 0, 0, 0, (KEY,), (BAD,)),
     ConfigKey: lambda: settings().keys["connection.password"],
     ConfigValue: lambda: settings().validate({"connection.password": PASSWORD})[0],
     ConnectorConfig: lambda: ConnectorConfig(BAD, CONFIG, Answers()),  # type: ignore[arg-type]
@@ -316,7 +313,6 @@ MADE: dict[type, Callable[[], Any]] = {
     Finding: lambda: FINDING,
     ImportReport: lambda: ImportReport([IMPORTED]),
     Imported: lambda: IMPORTED,
-    KeyExample: lambda: KEY,
     Place: lambda: Place(BAD),
     Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
     LagSample: lambda: LagSample(0, TaskId(BAD, 0), 5),

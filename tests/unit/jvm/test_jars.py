@@ -49,8 +49,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """The four smallest jars of Kafka in this user's own cache, by name; they become all of the set."""
+    files = {path.name: path for path in jars.fetch(jars.KAFKA, find_java())}
+    smallest = tuple(sorted(jars.locked(jars.KAFKA), key=lambda jar: jar.size_bytes)[:4])
+    monkeypatch.setattr(jars, "locked", lambda _: smallest)
+    return {jar.file: files[jar.file] for jar in smallest}
+
+
 def offer(folder: Path, content: Callable[[jars.Jar], bytes]) -> None:
-    for jar in jars.locked(jars.SPARK_KAFKA):
+    for jar in jars.locked(jars.KAFKA):
         path = folder / jar.organisation.replace(".", "/") / jar.module / jar.revision / jar.file
         path.parent.mkdir(parents=True)
         path.write_bytes(content(jar))
@@ -64,46 +73,27 @@ def left_in(cache: Path) -> list[str]:
 
 
 def test_every_jar_of_the_lock_has_a_size_and_a_checksum() -> None:
-    for name, count in ((jars.KAFKA, 46), (jars.KAFKA_CONNECT, 89), (jars.SPARK_KAFKA, 4)):
+    for name, count in ((jars.KAFKA, 46), (jars.KAFKA_CONNECT, 89)):
         locked = jars.locked(name)
         assert len(locked) == count
         assert all(jar.size_bytes > 0 and len(jar.sha256) == 64 for jar in locked)
         assert len({jar.file for jar in locked}) == count
 
 
-def test_the_spark_jars_are_used_with_the_spark_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from importlib.metadata import version
-
-    revisions = {jar.revision for jar in jars.locked(jars.SPARK_KAFKA) if jar.organisation == "org.apache.spark"}
-    assert jars.spark_version() == version("pyspark")
-    assert jars.fits_spark() is (revisions == {version("pyspark")})
-    monkeypatch.setattr(jars, "spark_version", lambda: "4.0.1")
-    assert not jars.fits_spark()
-
-
 def test_jars_are_fetched_once_with_progress(
-    cache: Path, repository: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+    real: dict[str, Path], cache: Path, repository: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = {path.name: path for path in fetch_real()}
     folder, url = repository
     offer(folder, lambda jar: real[jar.file].read_bytes())
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", url)
-    monkeypatch.setenv("CONNECTX_CACHE_DIR", str(cache))
     recorded: list[tuple[str, int, int]] = []
-    files = jars.fetch(jars.SPARK_KAFKA, find_java(), lambda *step: recorded.append(step))
-    assert recorded == [("Fetching spark-kafka jars", done, 4) for done in range(5)]
-    assert [path.name for path in files] == [jar.file for jar in jars.locked(jars.SPARK_KAFKA)]
-    jars.verify(jars.SPARK_KAFKA, files[0].parent)
+    files = jars.fetch(jars.KAFKA, find_java(), lambda *step: recorded.append(step))
+    assert recorded == [("Fetching kafka jars", done, 4) for done in range(5)]
+    assert [path.name for path in files] == [jar.file for jar in jars.locked(jars.KAFKA)]
+    jars.verify(jars.KAFKA, files[0].parent)
     recorded.clear()
-    assert jars.fetch(jars.SPARK_KAFKA, find_java(), lambda *step: recorded.append(step)) == files
+    assert jars.fetch(jars.KAFKA, find_java(), lambda *step: recorded.append(step)) == files
     assert recorded == []
-
-
-def fetch_real() -> list[Path]:
-    """The jars of this user's own cache, fetched when they are not there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("CONNECTX_CACHE_DIR", raising=False)
-        return jars.fetch(jars.SPARK_KAFKA, find_java())
 
 
 def test_an_interrupt_ends_the_download(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +113,7 @@ def test_an_interrupt_ends_the_download(cache: Path, monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        jars.fetch(jars.SPARK_KAFKA, find_java(), interrupt)
+        jars.fetch(jars.KAFKA, find_java(), interrupt)
     assert [one.wait(10) for one in started] == [-signal.SIGKILL]
     assert left_in(cache) == []
 
@@ -141,7 +131,7 @@ def test_a_repository_that_cannot_be_reached_is_a_typed_error_and_leaves_nothing
 def test_a_host_that_does_not_exist_is_the_same_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", "http://no-such-host.invalid/")
     with pytest.raises(NoNetworkError, match=r"no-such-host\.invalid"):
-        jars.fetch(jars.SPARK_KAFKA, find_java())
+        jars.fetch(jars.KAFKA, find_java())
     assert left_in(cache) == []
 
 
@@ -149,8 +139,8 @@ def test_a_jar_that_the_repository_lacks_is_a_typed_error(
     cache: Path, repository: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", repository[1])
-    with pytest.raises(JarDownloadError, match=r"A jar of spark-kafka could not be fetched.*[Nn]ot found") as caught:
-        jars.fetch(jars.SPARK_KAFKA, find_java())
+    with pytest.raises(JarDownloadError, match=r"A jar of kafka could not be fetched.*[Nn]ot found") as caught:
+        jars.fetch(jars.KAFKA, find_java())
     assert not isinstance(caught.value, NoNetworkError)
     assert left_in(cache) == []
 
@@ -162,16 +152,16 @@ def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
     offer(folder, lambda jar: b"not the jar")
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", url)
     with pytest.raises(ChecksumError, match="SHA-256"):
-        jars.fetch(jars.SPARK_KAFKA, find_java())
+        jars.fetch(jars.KAFKA, find_java())
     assert left_in(cache) == []
 
 
 def test_a_jar_of_the_wrong_size_in_the_cache_counts_as_missing(cache: Path) -> None:
-    folder = jars._folder(jars.SPARK_KAFKA)
+    folder = jars._folder(jars.KAFKA)
     folder.mkdir(parents=True)
-    for jar in jars.locked(jars.SPARK_KAFKA):
+    for jar in jars.locked(jars.KAFKA):
         (folder / jar.file).write_bytes(b"short")
-    assert jars.fetched(jars.SPARK_KAFKA) is None
+    assert jars.fetched(jars.KAFKA) is None
 
 
 def test_a_full_disk_while_fetching_is_a_typed_error_and_leaves_nothing(
@@ -179,14 +169,14 @@ def test_a_full_disk_while_fetching_is_a_typed_error_and_leaves_nothing(
 ) -> None:
     """The system itself refuses to write more: a file size limit, inherited by the Java that fetches."""
     folder, url = repository
-    offer(folder, lambda jar: bytes(3_000_000))
+    offer(folder, lambda jar: bytes(1_100_000))
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", url)
     code = (
         "import resource, signal; from connectx.jvm import jars; from connectx.jvm.java import find_java\n"
         "from connectx.errors.machine import DiskFullError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
-        "try: jars.fetch(jars.SPARK_KAFKA, find_java())\n"
+        "try: jars.fetch(jars.KAFKA, find_java())\n"
         "except DiskFullError as error: print(error)\n"
     )
     recorded = subprocess.run(

@@ -64,8 +64,7 @@ class Conversion:
     @property
     def classes(self) -> tuple[type, ...]:
         """Classes of converters, transformations and predicates."""
-        steps = [part for step in self.chain.steps for part in (step.transform, step.predicate) if part is not None]
-        return tuple(type(part) for part in (self.key_converter, self.value_converter, *steps))
+        return type(self.key_converter), type(self.value_converter), *self.chain.classes
 
     def value_type(self, plugin: SinkTask, topic: str) -> pa.DataType | None:
         """The type that the plugin wants of a topic's values, unless a transformation changes those."""

@@ -38,7 +38,6 @@ def test_every_client_id_begins_with_the_workers_name_and_ends_with_connects() -
         made.status_producer()["client.id"],
         made.leader_producer()["client.id"],
         made.kafka_python("connector-worker-adminclient-c")["client_id"],
-        made.spark_kafka_options(TASK, {})["kafka.client.id"],
         made.sink_consumer(TASK, {"consumer.override.client.id": "mine"})["client.id"],
     ] == [
         "worker-1/connector-producer-c-2",
@@ -50,7 +49,6 @@ def test_every_client_id_begins_with_the_workers_name_and_ends_with_connects() -
         "worker-1/g-statuses",
         "worker-1/g-configs-leader",
         "worker-1/connector-worker-adminclient-c",
-        "worker-1/connector-consumer-c-2",
         "worker-1/mine",
     ]
     assert clients(**{"client.id": "me"}).admin()["client.id"] == "worker-1/g-me-shared-admin"
@@ -63,12 +61,10 @@ def test_only_members_of_sink_groups_carry_the_token_of_their_process_behind_the
         made.sink_consumer(TASK, {"consumer.override.client.id": "worker-1/mine"})["client.id"],
         made.source_task_producer(TASK, {}, True)["client.id"],
         made.offsets_consumer(TASK, {}, True)["client.id"],
-        made.spark_kafka_options(TASK, {})["kafka.client.id"],
     ] == [
         "worker-1/a1/connector-consumer-c-2",
         "worker-1/a1/worker-1/mine",
         "worker-1/connector-producer-c-2",
-        "worker-1/connector-consumer-c-2",
         "worker-1/connector-consumer-c-2",
     ]
 
@@ -176,27 +172,8 @@ def test_no_text_form_shows_a_secret() -> None:
             "ssl.key.pem": "hush",
         }
     )
-    shown = [made.admin(), made.kafka_python("x"), made.spark_kafka_options(TASK, {}), made]
+    shown = [made.admin(), made.kafka_python("x"), made]
     assert all("hush" not in f"{config} {config!r}" for config in shown)
-
-
-def test_spark_gets_addresses_security_and_the_users_settings_that_it_passes_on() -> None:
-    made = clients(
-        **{"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "al"},
-        **{"sasl.password": 'a"b', "consumer.fetch.min.bytes": "7", "consumer.session.timeout.ms": "6000"},
-    )
-    assert dict(made.spark_kafka_options(TASK, {"consumer.override.max.partition.fetch.bytes": "9"})) == {
-        "kafka.fetch.min.bytes": "7",
-        "kafka.max.partition.fetch.bytes": "9",
-        "kafka.security.protocol": "SASL_PLAINTEXT",
-        "kafka.sasl.mechanism": "SCRAM-SHA-256",
-        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        'username="al" password="a\\"b";',
-        "kafka.bootstrap.servers": "kafka:9092",
-        "kafka.client.id": "worker-1/connector-consumer-c-2",
-    }
-    written = made.spark_kafka_options(TASK, {"producer.override.compression.type": "zstd"}, "producer")
-    assert written["kafka.compression.type"] == "zstd"
 
 
 def test_lost_connections_and_fenced_producers_are_for_debugging_other_lines_keep_their_level(

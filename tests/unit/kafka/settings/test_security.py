@@ -7,12 +7,11 @@ import certifi
 import pytest
 
 from connectx.errors.kafka import ClientSettingError
-from connectx.kafka.settings.security import for_java, for_kafka_python
+from connectx.kafka.settings.security import for_kafka_python
 
 
 def test_without_security_only_the_protocol_is_said() -> None:
     assert for_kafka_python({}) == {"security_protocol": "PLAINTEXT"}
-    assert for_java({}) == {"security.protocol": "PLAINTEXT"}
 
 
 def test_a_password_login_reaches_kafka_python() -> None:
@@ -25,12 +24,11 @@ def test_a_password_login_reaches_kafka_python() -> None:
     }
 
 
-def test_a_login_that_kafka_python_or_java_lacks_is_an_error_with_the_choices() -> None:
+def test_a_login_that_kafka_python_lacks_is_an_error_with_the_choices() -> None:
     config = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
-    for form in (for_kafka_python, for_java):
-        with pytest.raises(ClientSettingError) as raised:
-            form(config)
-        assert "SCRAM-SHA-512" in raised.value.next_step
+    with pytest.raises(ClientSettingError) as raised:
+        for_kafka_python(config)
+    assert "SCRAM-SHA-512" in raised.value.next_step
 
 
 def test_only_the_named_authorities_are_trusted_and_the_host_name_is_checked() -> None:
@@ -39,15 +37,12 @@ def test_only_the_named_authorities_are_trusted_and_the_host_name_is_checked() -
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.get_ca_certs()
-    pem = Path(ca).read_text(encoding="ascii")
-    assert for_java({"security.protocol": "SSL", "ssl.ca.location": ca})["ssl.truststore.certificates"] == pem
 
 
 def test_checks_can_be_switched_off_one_by_one() -> None:
     no_host = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"}
     context = for_kafka_python(no_host)["ssl_context"]
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
-    assert for_java(no_host)["ssl.endpoint.identification.algorithm"] == ""
     context = for_kafka_python({"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"})[
         "ssl_context"
     ]
@@ -57,6 +52,5 @@ def test_checks_can_be_switched_off_one_by_one() -> None:
 def test_a_certificate_file_that_cannot_be_read_is_a_setting_error(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.pem")
     for key in ("ssl.ca.location", "ssl.certificate.location"):
-        for form in (for_kafka_python, for_java):
-            with pytest.raises(ClientSettingError):
-                form({"security.protocol": "SSL", key: missing})
+        with pytest.raises(ClientSettingError):
+            for_kafka_python({"security.protocol": "SSL", key: missing})

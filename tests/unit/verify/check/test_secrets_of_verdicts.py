@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectx.verify.check.cluster_check import _without_secrets
+from connectx.verify.check.check import _without_secrets
 from connectx.verify.check.verdict import Anomaly, Checked, Finding, Verdict
 
 

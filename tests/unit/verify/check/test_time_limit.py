@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any, cast
 
 from connectx.history.log import EventLog
+from connectx.jvm.progress import silent
 from connectx.model.events import EventKind
-from connectx.verify.check.cluster_check import Began, ClusterChecker, Wanted
+from connectx.verify.check.check import Checking
 from connectx.verify.check.verdict import Verdict
+from connectx.verify.check.wanted import Began, Wanted
 from tests.support.histories import transition
 
 
-class Endless(ClusterChecker):
+class Endless(Checking):
     """A check whose first `passes` end with something pending, and whose next one never ends."""
 
     passes = 0
 
-    def _check(self, wanted: Wanted, on_read: Any, began: Began) -> tuple[Verdict, bool]:
+    def once(self, on_read: Any, began: Began) -> tuple[Verdict, bool]:
         if began.goals.setdefault("passes", 0) < self.passes:
             began.goals["passes"] += 1
             return Verdict("unknown", (), ("still arriving: 1 row",), (), pending=1), False
@@ -30,16 +32,17 @@ class EndlessLater(Endless):
     passes = 1
 
 
-def checker(cls: type[Endless], events: EventLog) -> Endless:
+def until(cls: type[Endless], events: EventLog, timeout_s: float) -> Verdict:
     nothing = cast(Any, None)
-    return cls(events, nothing, nothing, nothing, nothing)
+    checking = cls(lambda: list(events), nothing, nothing, Wanted())
+    return checking.until(timeout_s, 0.0, lambda place, rows, size: None, silent)
 
 
 def test_reading_ends_with_the_time_limit_and_the_verdict_says_how_far_it_came_and_what_has_failed() -> None:
     events = EventLog()
     for state in ({"state": "RUNNING"}, {"state": "FAILED", "trace": "OSError: disk full"}):
         events.append(transition(EventKind.TASK_STATE, "out", 0, data={**state, "instance": 1}), "worker-1")
-    verdict = checker(Endless, events).check(Wanted(), 0.05)
+    verdict = until(Endless, events, 0.05)
     assert verdict.answer == "unknown"
     first, second = verdict.reasons
     assert first.startswith("the check did not end within 0.05 s: ")
@@ -48,5 +51,5 @@ def test_reading_ends_with_the_time_limit_and_the_verdict_says_how_far_it_came_a
 
 
 def test_a_verdict_that_was_reached_before_is_returned_when_reading_again_takes_too_long() -> None:
-    verdict = checker(EndlessLater, EventLog()).check(Wanted(), 1.0)
+    verdict = until(EndlessLater, EventLog(), 1.0)
     assert verdict.reasons == ("still arriving: 1 row",)

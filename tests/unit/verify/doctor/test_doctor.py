@@ -19,7 +19,7 @@ NO_SESSION = SparkProbe("none", "4.0.0")
 
 
 def findings(**changed: Status) -> list[Finding]:
-    names = ("Python", "Java", "Kafka's jars", "Spark's Kafka jars")
+    names = ("Python", "Java", "Kafka's jars")
     return [Finding(name, changed.get(name.partition("'")[0], Status.OK), "x", next_step="do") for name in names]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from connectx.jvm import jars
 from connectx.jvm.java import JavaHome, look_for_java
 from connectx.verify.doctor import machine
 from connectx.verify.doctor.machine import (
@@ -57,12 +56,12 @@ def test_a_bad_java_home_is_told_although_another_java_serves(tmp_path: Path) ->
 
 
 def test_jars_that_are_neither_cached_nor_to_be_had_are_broken() -> None:
-    assert judge_jars(jars.KAFKA, True, None, needed=True).status is Status.OK
-    assert "connectx setup" in judge_jars(jars.KAFKA, False, None, needed=True).next_step
-    refused = judge_jars(jars.KAFKA, False, "Host x not found", needed=True)
+    assert judge_jars(True, None, needed=True).status is Status.OK
+    assert "connectx setup" in judge_jars(False, None, needed=True).next_step
+    refused = judge_jars(False, "Host x not found", needed=True)
     assert (refused.status, refused.why) == (Status.BROKEN, "Host x not found")
     assert "CONNECTX_MAVEN_REPOSITORY" in refused.next_step
-    assert judge_jars(jars.KAFKA, False, "Host x not found", needed=False).status is Status.OFF
+    assert judge_jars(False, "Host x not found", needed=False).status is Status.OFF
 
 
 def test_the_smallest_jar_is_really_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +70,7 @@ def test_the_smallest_jar_is_really_asked_for(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", (tmp_path / "empty").as_uri())
     monkeypatch.setenv("CONNECTX_CACHE_DIR", str(tmp_path / "cache"))
-    found = machine.jar_set(jars.KAFKA, java, needed=True)
+    found = machine.kafka_jars(java, needed=True)
     assert found.status is Status.BROKEN
     assert found.why != "Ivy gives no reason"
 
@@ -114,7 +113,7 @@ def test_packages_of_postgresql_that_are_missing_are_named() -> None:
 def test_the_machine_of_the_tests_can_run_a_cluster() -> None:
     java, found = machine.java(needed=True)
     every = [machine.python(), found, machine.loopback(), machine.postgres(), *machine.disks()]
-    every += [machine.jar_set(name, java, needed=True) for name in (jars.KAFKA, jars.SPARK_KAFKA)]
+    every.append(machine.kafka_jars(java, needed=True))
     assert [finding for finding in every if finding.status is not Status.OK] == []
     assert machine.version_of("no-such-package") is None
     assert sys.version.startswith(machine.python().found.split()[0])

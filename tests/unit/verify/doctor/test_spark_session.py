@@ -14,13 +14,11 @@ from connectx.verify.doctor.spark_session import (
     judge_processes,
     judge_session,
     judge_tasks,
-    judge_topics,
 )
 
 NONE = SparkProbe("none", "4.0.0")
 CLASSIC = SparkProbe("classic", "4.0.0", context=True, share_problem="A classic session cannot be shared.")
 CONNECT = SparkProbe("connect", "4.0.1")
-NO_KAFKA = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka."
 
 
 def test_without_a_session_a_local_one_serves_if_there_is_java() -> None:
@@ -30,7 +28,7 @@ def test_without_a_session_a_local_one_serves_if_there_is_java() -> None:
     found = judge_tasks(NONE, missing)
     assert found.status is Status.OFF
     assert found.next_step == missing.next_step
-    assert judge_processes(NONE).status is judge_topics(NONE).status is Status.OK
+    assert judge_processes(NONE).status is Status.OK
 
 
 def test_without_pyspark_a_cluster_on_ones_own_kafka_runs_tasks_that_need_no_spark(
@@ -42,11 +40,6 @@ def test_without_pyspark_a_cluster_on_ones_own_kafka_runs_tasks_that_need_no_spa
     assert "connectx[spark]" in judge_tasks(nothing, None).next_step
 
 
-def test_only_the_spark_whose_jars_are_locked_gets_kafkas_source() -> None:
-    found = judge_topics(SparkProbe("none", "4.1.1"))
-    assert (found.status, "pip install pyspark==4.0.0" in found.next_step) == (Status.OFF, True)
-
-
 def test_a_classic_session_is_not_for_processes() -> None:
     assert judge_session(CLASSIC).found == "classic session, Spark 4.0.0"
     found = judge_processes(CLASSIC)
@@ -56,20 +49,13 @@ def test_a_classic_session_is_not_for_processes() -> None:
 
 def test_spark_connect_without_a_context_serves() -> None:
     assert judge_session(CONNECT).found == "Spark Connect session, Spark 4.0.1, without a SparkContext"
-    assert {judge(CONNECT).status for judge in (judge_session, judge_topics, judge_processes)} == {Status.OK}
-
-
-def test_a_session_without_kafkas_source_reads_no_topics_and_connectors_do_not_need_it() -> None:
-    found = judge_topics(replace(CONNECT, kafka_problem=NO_KAFKA))
-    assert found.status is Status.OFF
-    assert NO_KAFKA in found.why
-    assert "Connectors do without it" in found.next_step
+    assert {judge(CONNECT).status for judge in (judge_session, judge_processes)} == {Status.OK}
 
 
 def test_a_session_that_runs_no_job_is_broken_and_one_without_python_limits() -> None:
     dead = SparkProbe("connect", None, job_problem="no answer within 20 s")
     assert judge_session(dead).status is Status.BROKEN
-    assert judge_tasks(dead, None).status is judge_topics(dead).status is Status.OFF
+    assert judge_tasks(dead, None).status is Status.OFF
     assert judge_tasks(replace(CONNECT, python_problem="PYTHON_VERSION_MISMATCH"), None).status is Status.LIMITED
 
 
