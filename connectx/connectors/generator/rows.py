@@ -1,7 +1,7 @@
 """Rows of a schema, computed from their numbers. Pure.
 
-Schemas are Avro's, with the annotations of Avro Random Generator, which Confluent's Datagen connector uses
-(`arg.properties`: options, range, iteration, regex, length, odds), and one more: `references`, for relations between
+Schemas are Avro's, with the annotations of Avro Random Generator (as Confluent's Datagen connector has them:
+`arg.properties`: options, range, iteration, regex, length, odds), and one more: `references`, for relations between
 tables. A value depends on the seed, the name of its field and the row's number alone.
 """
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.generator.schemas import QUICKSTARTS
 from connectx.connectors.shared.keyed import keyed_table
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_QUICK_NAMES = ", ".join(QUICKSTARTS)
 _TYPES = ("long", "double", "string", "boolean")
 _TICK_S = 0.05
 _IDLE_MS = 1_000
@@ -56,14 +54,11 @@ def _known_schema(text: Any) -> str | None:
 class Generator(SourceConnector):
     """Makes rows. With several tasks, task t of n makes the ids t, t + n, t + 2n, ..."""
 
-    other_names = ("io.confluent.kafka.connect.datagen.DatagenConnector",)
     version = VERSION
     exactly_once = True
     config = (
         ConfigDef()
-        .define(
-            "topic", str, None, importance="HIGH", validator=non_empty(), doc="Topic that the rows go to. Required."
-        )
+        .define("topic", str, importance="HIGH", validator=non_empty(), doc="Topic that the rows go to.")
         .define(
             "rate",
             float,
@@ -88,44 +83,14 @@ class Generator(SourceConnector):
             validator=Validator(lambda text: None if text is None else _known_schema(text), "Avro schema of a record"),
             doc="Avro schema of the rows, in place of fields, with ranges, choices, patterns and relations.",
         )
-        .define(
-            "quickstart",
-            str,
-            None,
-            importance="HIGH",
-            validator=Validator(
-                lambda name: None if name is None or name.lower() in QUICKSTARTS else f"known are {_QUICK_NAMES}",
-                _QUICK_NAMES,
-            ),
-            doc="A schema by its name in Confluent's Datagen connector, in place of fields, and its key.",
-        )
         .define("seed", "LONG", 0, doc="Another seed gives other rows. Rows of fields do not depend on it.")
         .define("key.fields", list, "", doc="Fields that make the record's key; none is a null key.")
         .define("max.rows", "LONG", None, doc="How many rows each task makes in all; left out, there is no end.")
-        .define("kafka.topic", str, None, importance="LOW", doc="As topic, for configurations of Datagen.")
-        .define("schema.keyfield", str, None, importance="LOW", doc="As key.fields, for configurations of Datagen.")
-        .define(
-            "iterations",
-            int,
-            None,
-            importance="LOW",
-            doc="As max.rows, for configurations of Datagen. Below 1: there is no end.",
-        )
-        .define(
-            "max.interval",
-            int,
-            None,
-            importance="LOW",
-            validator=lambda value: None if value is None else at_least(0).check(value),
-            doc="In place of rate, for configurations of Datagen: the longest pause between two rows, in ms. Rows come "
-            "evenly with the mean rate of pauses between 0 and this; 0 is as fast as possible.",
-        )
-        .define("random.seed", "LONG", None, importance="LOW", doc="As seed, for configurations of Datagen.")
     )
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
-        """A topic is required, and rows have one definition."""
+        """Rows have one definition."""
         return _problems(config)
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
@@ -143,7 +108,7 @@ class Generator(SourceConnector):
             super().start(config, context)
             if found := _problems(config):
                 raise ConfigError([message for messages in found.values() for message in messages])
-            self._values = values = _with_aliases(Generator.config.parse(config))
+            self._values = values = Generator.config.parse(config)
             self._task = int(config.get("generator.task", "0"))
             self._tasks = int(config.get("generator.tasks", "1"))
             self.partition = {"generator": self._task, "of": self._tasks}
@@ -228,32 +193,9 @@ class Generator(SourceConnector):
 
 def _problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     """What does not go together, by key."""
-    found: dict[str, list[str]] = {}
-    if config.get("topic") is None and not config.get("kafka.topic"):
-        found["topic"] = ['Missing required configuration "topic" which has no default value.']
-    defined = [name for name in ("fields", "schema.string", "quickstart") if config.get(name)]
-    if len(defined) > 1:
-        found[defined[1]] = [f"{defined[0]} and {defined[1]} both define the rows: set one of them"]
-    return found
-
-
-def _with_aliases(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parsed keys, with Datagen's in the place of ours."""
-    made = dict(values)
-    if values["quickstart"]:
-        quickstart = QUICKSTARTS[values["quickstart"].lower()]
-        made["schema.string"] = quickstart.schema
-        made["key.fields"] = values["key.fields"] or [values["schema.keyfield"] or quickstart.key]
-    elif values["schema.keyfield"] and not values["key.fields"]:
-        made["key.fields"] = [values["schema.keyfield"]]
-    made["topic"] = values["topic"] or values["kafka.topic"]
-    if values["iterations"] is not None and values["max.rows"] is None:
-        made["max.rows"] = values["iterations"] if values["iterations"] > 0 else None
-    if values["max.interval"] is not None:
-        made["rate"] = 2000 / values["max.interval"] if values["max.interval"] else 0.0
-    if values["random.seed"] is not None:
-        made["seed"] = values["random.seed"]
-    return made
+    if config.get("fields") and config.get("schema.string"):
+        return {"schema.string": ["fields and schema.string both define the rows: set one of them"]}
+    return {}
 
 
 def _mixed(ids: Any, field: int) -> Any:

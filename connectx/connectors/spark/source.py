@@ -1,7 +1,7 @@
 """SparkSource: rows that are added to anything that Spark reads in batches become records.
 
-It decides what an offset is, by `offset.mode`: values of growing columns, a Delta version, an Iceberg snapshot or the
-name of a file. Both bounds of a slice are known before its rows are read, so an offset always stands for the same rows.
+It decides what an offset is, by `offset.mode`: values of growing columns, a Delta version or an Iceberg snapshot. Both
+bounds of a slice are known before its rows are read, so an offset always stands for the same rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from connectx.connectors.shared.keyed import valued_frame, valued_table
 from connectx.connectors.shared.storage import STORAGE, options
 from connectx.connectors.spark.columns import ColumnReader
 from connectx.connectors.spark.delta import DeltaLog
-from connectx.connectors.spark.files import FileReader
 from connectx.connectors.spark.iceberg import IcebergLog
 from connectx.connectors.spark.reading import FORMAT_OPTIONS, Reader
 from connectx.connectors.spark.tables import TableReader
@@ -62,16 +61,15 @@ class SparkSource(SourceConnector):
             str,
             None,
             doc="Columns and their types as Spark DDL, for formats without any, such as json. Only with "
-            "offset.mode=column or file.",
+            "offset.mode=column.",
         )
         .define(
             "offset.mode",
             str,
             importance="HIGH",
             group=_OFFSET,
-            validator=one_of("column", *_FORMATS, "file"),
-            doc="column: values of offset.columns. version: of a Delta table. snapshot: of an Iceberg table. file: "
-            "names of the files in format.options.path.",
+            validator=one_of("column", *_FORMATS),
+            doc="column: values of offset.columns. version: of a Delta table. snapshot: of an Iceberg table.",
         )
         .define(
             "offset.columns",
@@ -135,13 +133,8 @@ class SparkSource(SourceConnector):
         mode, problems = config.get("offset.mode"), dict[str, list[str]]()
         if mode == "column" and not (config.get("offset.columns") or "").strip():
             problems["offset.columns"] = ["offset.mode=column needs the columns"]
-        if mode in ("column", "file") and config.get("offset.start"):
-            problems["offset.start"] = [f"offset.mode={mode} has no version or snapshot to begin after"]
-        if mode == "file":
-            if config.get("format") in _FORMATS.values():
-                problems["format"] = ["offset.mode=file reads files, and not tables"]
-            if not (config.get(_PATH) or "").strip():
-                problems["offset.mode"] = [f"offset.mode=file needs the directory in {_PATH}"]
+        if mode == "column" and config.get("offset.start"):
+            problems["offset.start"] = ["offset.mode=column has no version or snapshot to begin after"]
         if mode in _FORMATS:
             if config.get("format") != _FORMATS[mode]:
                 problems["format"] = [f"offset.mode={mode} is one of format={_FORMATS[mode]}"]
@@ -171,7 +164,7 @@ class SparkSource(SourceConnector):
                     pass  # Spark alone reads the source
             self._reader = _reader_of(values, config)
             self.partition: SourcePartition = self._reader.partition
-            self.rows_may_change = values["offset.mode"] in ("column", "file")
+            self.rows_may_change = values["offset.mode"] == "column"
             self._spark: SparkSession | None = None
             self._slices: Iterator[tuple[pa.Table, SourceOffset]] | None = None
             self._after: SourceOffset | None = None
@@ -181,7 +174,6 @@ class SparkSource(SourceConnector):
 
             Raises:
                 SparkFormatError, OffsetColumnError: Spark does not know the format, or a column cannot be the offset.
-                SourceDirectoryMissingError, SourceFileMissingError: see their docstrings.
                 TableRewrittenError, TableChangedError: the table has lost what comes next, or rows of it changed.
                 LakeError: the table cannot be read.
             """
@@ -239,8 +231,6 @@ def _reader_of(values: Mapping[str, Any], config: Mapping[str, str]) -> Reader:
     given, slice_rows = options(config, FORMAT_OPTIONS), values["slice.rows"]
     if values["offset.mode"] == "column":
         return ColumnReader(values["format"], given, values["offset.columns"], values["schema"], slice_rows)
-    if values["offset.mode"] == "file":
-        return FileReader(values["format"], given, values["schema"], slice_rows)
     skips = values["skip.change.commits"]
     log = (
         DeltaLog(given["path"], options(config, STORAGE), skip_changes=skips)

@@ -1,10 +1,10 @@
-"""SparkSource on Spark and Kafka: growing columns, files, both lanes of all offset modes, and a killed worker."""
+"""SparkSource on Spark and Kafka: growing columns, both lanes of all offset modes, and a killed worker."""
 
 from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +16,6 @@ import pytest
 
 import connectx as cx
 from connectx.connectors.spark.columns import ColumnReader
-from connectx.connectors.spark.files import FileReader
-from connectx.errors.files import SourceDirectoryMissingError, SourceFileMissingError
-from connectx.errors.plugins import ConfigError
 from connectx.errors.spark import JdbcDriverError, OffsetColumnError, SparkFormatError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
@@ -40,15 +37,12 @@ if TYPE_CHECKING:
 class ParquetGrowing:
     """A directory of Parquet files, read by growing columns."""
 
-    mode = "column"
-
     def __init__(self, folder: Path, columns: str = "id") -> None:
-        self.path = folder / self.mode
+        self.path = folder / "column"
         self.path.mkdir()
-        offset = {"offset.columns": columns} if self.mode == "column" else {}
         self.settings = {
             **{"format": "parquet", "format.options.path": str(self.path)},
-            **{"offset.mode": self.mode, **offset},
+            **{"offset.mode": "column", "offset.columns": columns},
         }
         self._files = 0
 
@@ -57,12 +51,6 @@ class ParquetGrowing:
         hidden = self.path / f".{self._files}.parquet"
         pq.write_table(rows, hidden)
         hidden.rename(self.path / f"{self._files:05}.parquet")
-
-
-class FilesGrowing(ParquetGrowing):
-    """The same, read by names of files."""
-
-    mode = "file"
 
 
 def reader(path: Path, *columns: str, slice_rows: int = 3, name: str = "parquet", **options: str) -> ColumnReader:
@@ -174,85 +162,7 @@ def test_a_database_is_read_by_columns_of_each_type_over_restarts_and_in_bulk(
         next(ColumnReader("jdbc", options | {"driver": "nowhere.Driver"}, ["id"], None, 2).slices(spark, None))
 
 
-def file_reader(path: Path | str, slice_rows: int = 3, **options: str) -> FileReader:
-    return FileReader("json", {"path": str(path), **options}, None, slice_rows)
-
-
-def write_lines(path: Path, ids: Sequence[int], **more: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps({"id": number, **more}) + "\n" for number in ids))
-
-
-def read_on(task: FileReader, spark: SparkSession, offset: SourceOffset | None) -> list[tuple[list[int], SourceOffset]]:
-    return [(rows["id"].to_pylist(), stored(after)) for rows, after in task.slices(spark, offset)]
-
-
-def test_files_are_read_in_the_order_of_their_names_and_once_whatever_the_names_and_columns(
-    spark_provider: SparkProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    spark, root = spark_provider.get(), tmp_path.as_uri().replace("///", "/")
-    with pytest.raises(SourceDirectoryMissingError, match=r"/in of the setting `format\.options\.path`"):
-        next(file_reader(tmp_path / "in").slices(spark, None))
-    assert list(file_reader(tmp_path / "in" / "*.json").slices(spark, None)) == []
-    for name, ids in {"day=2/a b.json": [7], "day=2/a[1]{x}*?.json": range(7), "day=10/ü%41.json": [8, 9]}.items():
-        write_lines(tmp_path / "in" / name, ids)
-    write_lines(tmp_path / "in" / "day=2" / "b.json", [10], name="new")
-    (tmp_path / "in" / "day=2" / "_hidden.json").write_text("{}")
-    task = file_reader(tmp_path / "in")
-    found = read_on(task, spark, None)
-    names = ["day=10/ü%2541.json", "day=2/a%20b.json", "day=2/a%5B1%5D%7Bx%7D*%3F.json", "day=2/b.json"]
-    first, begun, last = ({"file": f"{root}/in/{names[at]}"} for at in (1, 2, 3))
-    assert found == [
-        ([8, 9, 7], first),
-        ([0, 1, 2], {**begun, "row": 3}),
-        ([3, 4, 5], {**begun, "row": 6}),
-        ([6], begun),
-        ([10], last),
-    ]
-    (rows, _), *_ = file_reader(tmp_path / "in").slices(spark, begun)
-    assert rows.to_pylist() == [{"id": 10, "name": "new", "day": 2}]
-    assert (task.waiting_bytes(spark, last), read_on(task, spark, last)) == (0, [])
-    write_lines(tmp_path / "in" / "day=2" / "a.json", [99])
-    write_lines(tmp_path / "in" / "day=2" / "c.json", [11, 12])
-    assert task.waiting_bytes(spark, last) == 2 * len('{"id": 11}\n')
-    assert [ids for ids, _ in read_on(task, spark, last)] == [[11, 12]]
-    (late,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"{root}/in/day=2/a.json is not read, because its name does not sort after {last['file']}" in late
-
-
-def test_rows_of_files_between_any_two_offsets_can_be_read_again_in_slices_of_another_size(
-    spark_provider: SparkProvider, tmp_path: Path
-) -> None:
-    spark = spark_provider.get()
-    for name, numbers in {"a": range(7), "b": range(7, 9), "c": range(9, 10)}.items():
-        write_lines(tmp_path / "in" / name, numbers)
-    places: list[tuple[SourceOffset | None, int]] = [(None, 0)]
-    for ids, offset in read_on(file_reader(tmp_path / "in"), spark, None):
-        places.append((offset, places[-1][1] + len(ids)))
-    assert [at for _, at in places] == [0, 3, 6, 7, 10]
-    task = file_reader(tmp_path / "in", slice_rows=20)
-    for (start, first), (end, last) in [(places[0], places[-1]), (places[1], places[2]), (places[2], places[4])]:
-        again = [rows["id"].to_pylist() for rows, _ in task.again(spark, start, end)]
-        assert [number for ids in again for number in ids] == list(range(first, last)), (start, end)
-    assert task.waiting_bytes(spark, places[1][0]) is None  # the worker finishes the file
-    in_bulk = task.frame(spark, places[3][0], 1 << 30)
-    assert in_bulk is not None
-    assert (in_bulk[0].toArrow()["id"].to_pylist(), in_bulk[1]) == ([7, 8, 9], places[-1][0])
-    write_lines(tmp_path / "in" / "a", [0])
-    assert [ids for ids, _ in read_on(task, spark, places[1][0])] == [
-        [],
-        [7, 8, 9],
-    ]  # rows of other files are not skipped
-    (tmp_path / "in" / "a").unlink()
-    with pytest.raises(SourceFileMissingError, match=r"/in/a of the setting `format\.options\.path`"):
-        next(task.slices(spark, places[1][0]))
-    with pytest.raises(ConfigError, match="is not one of a file"):
-        next(task.slices(spark, {"id": 3}))
-
-
-TABLES: Mapping[str, Any] = {
-    **{"column": ParquetGrowing, "version": DeltaGrowing, "snapshot": IcebergGrowing, "file": FilesGrowing}
-}
+TABLES: Mapping[str, Any] = {"column": ParquetGrowing, "version": DeltaGrowing, "snapshot": IcebergGrowing}
 ROWS = 2_000
 
 
@@ -267,7 +177,7 @@ def rich(first: int, end: int) -> pa.Table:
 
 def test_both_lanes_write_the_same_records_in_the_same_order(place: Place, tmp_path: Path) -> None:
     tasks = {}
-    modes = ("column", "version", "file")
+    modes = ("column", "version")
     for mode in modes:
         table: GrowingTable = TABLES[mode](tmp_path)
         for first, end in pairwise((0, ROWS // 2, ROWS // 2 + 9, ROWS)):

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectx.connectors.generator.rows import RowSchema, SchemaProblem
-from connectx.connectors.generator.schemas import QUICKSTARTS
 from connectx.connectors.generator.source import Generator
 from connectx.connectors.generator.texts import TextPattern
 from connectx.errors.plugins import ConfigError
@@ -85,7 +84,11 @@ def test_records_arrays_and_nulls_nest() -> None:
 
 @given(st.integers(0, 10**9), st.integers(1, 10), st.integers(-5, 5))
 def test_a_row_is_the_same_whatever_rows_are_made_with_it(first: int, count: int, seed: int) -> None:
-    made = RowSchema(QUICKSTARTS["orders"].schema)
+    address = {"type": "record", "name": "address", "fields": [{"name": "zip", "type": "long"}]}
+    item, tags = of("string", regex="Item_[1-9][0-9]{0,2}"), {"type": "array", "items": "int"}
+    made = RowSchema(
+        schema(id=of("int", iteration={"start": 0}), item=item, units="double", address=address, tags=tags)
+    )
     numbers = np.arange(first, first + count)
     whole = made.rows(numbers, seed).to_pylist()
     assert [made.rows(numbers[at : at + 1], seed).to_pylist()[0] for at in range(count)] == whole
@@ -152,25 +155,6 @@ def test_a_schema_that_rows_cannot_be_made_of_is_refused_by_field(text: str, pro
         Generator.config.parse({"topic": "t", "schema.string": text})
 
 
-def test_a_datagen_configuration_runs_as_it_is() -> None:
-    made = Generator.Task()
-    config = {"kafka.topic": "u", "quickstart": "USERS", "iterations": "5", "max.interval": "0", "random.seed": "3"}
-    made.start(config, cast("Any", Context()))
-    polled = made.poll(cast("Any", None), None)
-    assert polled is not None
-    assert (polled.topic, polled.offset) == ("u", {"rows": 5})
-    table = cast("pa.Table", polled.rows)
-    assert [re.fullmatch("User_[1-9]", key) is not None for key in table["key"].to_pylist()] == [True] * 5
-    assert set(table["value"].to_pylist()[0]) == {"registertime", "userid", "regionid", "gender"}
-    assert made.poll(cast("Any", None), {"rows": 5}) is None
-
-
-def test_pauses_become_a_mean_rate_and_fields_a_key() -> None:
-    assert task(**{"max.interval": "500"})._values["rate"] == 4.0
-    assert task(**{"schema.string": schema(a="int"), "schema.keyfield": "a"})._values["key.fields"] == ["a"]
-    assert task(iterations="-1")._values["max.rows"] is None
-
-
 def test_tasks_divide_the_rows_of_a_schema() -> None:
     text = schema(n=of("long", iteration={"start": 0}))
     found = [
@@ -187,18 +171,11 @@ def test_tasks_divide_the_rows_of_a_schema() -> None:
     ("config", "problem"),
     [
         ({}, 'Missing required configuration "topic"'),
-        ({"topic": "t", "quickstart": "users", "fields": "id:long"}, "fields and quickstart both define the rows"),
-        ({"topic": "t", "quickstart": "ratings"}, "known are orders, pageviews, users"),
-        ({"topic": "t", "quickstart": "users", "key.fields": "nothing"}, "no such field"),
-        ({"topic": "t", "max.interval": "-1"}, "at least 0"),
+        ({"topic": "t", "schema.string": schema(a="int"), "fields": "id:long"}, "both define the rows"),
+        ({"topic": "t", "schema.string": schema(a="int"), "key.fields": "nothing"}, "no such field"),
+        ({"topic": "t", "rate": "-1"}, "at least 0"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(config: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         Generator.Task().start(config, cast("Any", Context()))
-
-
-def test_datagens_class_is_this_connector() -> None:
-    from connectx.plugins.registry import Plugins
-
-    assert Plugins().connector_class("io.confluent.kafka.connect.datagen.DatagenConnector") is Generator

@@ -1,9 +1,8 @@
-"""SparkSource without Spark: settings, slices of files, and Delta and Iceberg tables whose commits the worker reads."""
+"""SparkSource without Spark: settings, and Delta and Iceberg tables whose commits the worker reads."""
 
 from __future__ import annotations
 
 import pickle
-import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.spark.files import Cut, cuts
 from connectx.connectors.spark.source import SparkSource
 from connectx.connectors.spark.tables import Part, TableReader, rows_of, skipped
 from connectx.errors.base import MissingExtraError
@@ -321,31 +319,8 @@ def test_a_missing_library_is_named(table: GrowingTable, monkeypatch: pytest.Mon
         Source(table)
 
 
-def test_slices_of_files_are_whole_files_or_rows_of_one() -> None:
-    assert list(cuts([2, 1, 0, 3, 9, 0, 1], 0, 4)) == [
-        *(Cut(3, 3), Cut(3, 4), Cut(4, 4, 4), Cut(4, 4, 8), Cut(1, 5)),
-        Cut(1, 7),
-    ]
-    assert list(cuts([5, 1], 8, 4)) == [Cut(4, 0, 12), Cut(1, 1), Cut(1, 2)]
-    assert list(cuts([0], 0, 4)) == [Cut(0, 1)]
-
-
-def test_slices_of_files_have_all_rows_within_the_limit_and_end_with_each_divided_file() -> None:
-    chance = random.Random(1)
-    for _ in range(500):
-        counts, limit = [chance.choice((0, 1, 2, 5, 9)) for _ in range(chance.randint(1, 6))], chance.randint(1, 6)
-        begun, at = chance.choice((0, 3)), 0
-        for cut in cuts(counts, begun, limit):
-            at += cut.rows
-            assert 0 <= cut.rows <= limit
-            read = cut.row - begun * (cut.files == 0) if cut.row else 0
-            assert at == sum(counts[: cut.files]) + read
-        assert (at, cut) == (sum(counts), Cut(cut.rows, len(counts)))
-
-
 COLUMN = {"format": "parquet", "offset.mode": "column", "offset.columns": "id", "format.options.path": "/p"}
 VERSION = {"format": "delta", "offset.mode": "version", "format.options.path": "/p"}
-FILE = {"format": "json", "offset.mode": "file", "format.options.path": "/p"}
 SNAPSHOT = {"format": "iceberg", "offset.mode": "snapshot", "format.options.path": "a.b", "iceberg.catalog.type": "sql"}
 
 
@@ -355,11 +330,7 @@ SNAPSHOT = {"format": "iceberg", "offset.mode": "snapshot", "format.options.path
         (COLUMN, ""),
         (VERSION, ""),
         (SNAPSHOT, ""),
-        (FILE, ""),
-        ({**FILE, "schema": "id INT"}, ""),
-        ({**FILE, "format": "delta"}, "format"),
-        ({**FILE, "format.options.path": " "}, "offset.mode"),
-        ({**FILE, "offset.start": "3"}, "offset.start"),
+        ({**COLUMN, "schema": "id INT"}, ""),
         ({**COLUMN, "offset.columns": " "}, "offset.columns"),
         ({**COLUMN, "offset.start": "3"}, "offset.start"),
         ({**VERSION, "format": "parquet"}, "format"),
