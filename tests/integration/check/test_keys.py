@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -20,15 +19,13 @@ from connectx.errors.checks import CheckError
 from connectx.errors.kafka import TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.verify.check.verdict import Verdict
-from tests.support.profiles import JSON, QUICK
-from tests.support.waiting import WAIT_S, until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.spark.sessions import SparkProvider
 
-pytestmark = pytest.mark.timeout(400)  # Spark plans and compiles for each of them
+pytestmark = pytest.mark.timeout(240)  # Spark plans and compiles for each of them
 
 Check = Callable[..., Verdict]
 MakeTopic = Callable[..., str]
@@ -138,27 +135,6 @@ def test_a_topic_with_more_records_than_are_compared_by_value_is_compared_by_key
     rows = [row(number) for number in range(20)]
     assert [one.by_key for one in cx.check(target=rows, **given).checked] == [False, False]
     assert [one.by_key for one in cx.check(target=rows, max_rows=10, **given).checked] == [False, True]
-
-
-def test_an_upserted_table_is_compared_with_the_last_record_of_each_key(
-    spark_provider: SparkProvider, postgres: str, tmp_path: Path
-) -> None:
-    with cx.Cluster(workers=1, config=QUICK, spark=spark_provider.get()) as cluster:
-        keyed = {**JSON, "key.converter": JSON["value.converter"], "key.converter.schemas.enable": "false"}
-        sink = {"connector.class": "JdbcSink", "connection.url": postgres, "topics": "upserted", "auto.create": "true"}
-        upsert = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id", "delete.enabled": "true"}
-        fields = pa.schema([("id", pa.int64()), ("part", pa.string())])
-        assert fields.names == ["id", "part"]
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for number, value in [(1, "a"), (2, "a"), (1, "b"), (3, "a"), (2, None)]:
-            body = None if value is None else json.dumps({"part": value})
-            producer.produce("upserted", body, json.dumps({"id": number}))
-        producer.flush(30)
-        cluster.create("upserts", {**sink, **upsert, **keyed, "fields.whitelist": ""})
-        until(lambda: cluster["upserts"].status()["connector"]["state"] == "RUNNING", "the sink", WAIT_S)
-        verdict = cluster.check(depth="keys", timeout=WAIT_S)
-        assert of_target(verdict) == {}, verdict
-        assert [(one.found, one.expected, one.by_key) for one in verdict.checked] == [(2, 2, True)]
 
 
 def test_an_interrupt_ends_what_runs_in_spark(
