@@ -54,20 +54,10 @@ class EventLog:
 
     def append(self, transition: Transition, worker: str | None = None) -> Event:
         """Number and date `transition` and keep it as an event of `worker`. Never blocks on readers."""
-        payload = plain(transition.payload)
+        t, payload = transition, plain(transition.payload)
+        about = (t.connector, t.task, t.generation, t.producer_epoch, t.why, t.seen)
         with self._changed:
-            event = Event(
-                seq=self._last_seq + 1,
-                time_ms=self._clock(),
-                worker=worker,
-                payload=payload,
-                connector=transition.connector,
-                task=transition.task,
-                generation=transition.generation,
-                producer_epoch=transition.producer_epoch,
-                why=transition.why,
-                seen=transition.seen,
-            )
+            event = Event(self._last_seq + 1, self._clock(), worker, payload, *about)
             self._keep(event)
             self._changed.notify_all()
         return event

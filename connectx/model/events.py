@@ -26,8 +26,35 @@ class Sighting(Shown):
     written_ms: int | None = None
 
 
+class _Reported:
+    """What a transition and its event show of their fields."""
+
+    __slots__ = ()
+    payload: Payload
+    why: Cause | None
+    seen: Sighting | None
+
+    @property
+    def kind(self) -> EventKind:
+        """Kind of the payload."""
+        return self.payload.kind
+
+    @property
+    def cause(self) -> str:
+        """Why it happened, as a part of a sentence ("worker-1 left the group"); empty without a cause."""
+        return "" if self.why is None else str(self.why)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload as JSON values, by the names in `connectx.model.payloads`."""
+        data = record_to_json(self.payload)
+        if self.payload.has_reason and self.why is not None:
+            data["reason"] = self.cause
+        return data if self.seen is None else {**record_to_json(self.seen), **data}
+
+
 @dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(_Reported):
     """One change as the core reports it; the driver adds worker and time and makes it an `Event`.
 
     `producer_epoch` is that of the transaction that the change is about, or else of the producer's open or last one.
@@ -42,24 +69,9 @@ class Transition:
     why: Cause | None = None
     seen: Sighting | None = None
 
-    @property
-    def kind(self) -> EventKind:
-        """The kind of event that it becomes."""
-        return self.payload.kind
-
-    @property
-    def cause(self) -> str:
-        """The cause as a part of a sentence, empty without one."""
-        return _cause(self.why)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The payload as JSON values."""
-        return _data(self.payload, self.why, self.seen)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Event(Shown):
+class Event(_Reported, Shown):
     """One line of the history.
 
     `seq` counts from 1 without gaps within a cluster's history, `time_ms` is wall-clock milliseconds since 1970 taken
@@ -78,21 +90,6 @@ class Event(Shown):
     producer_epoch: int | None = None
     why: Cause | None = None
     seen: Sighting | None = None
-
-    @property
-    def kind(self) -> EventKind:
-        """Kind of its payload."""
-        return self.payload.kind
-
-    @property
-    def cause(self) -> str:
-        """Why it happened, as a part of a sentence ("worker-1 left the group"); empty without a cause."""
-        return _cause(self.why)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The payload as JSON values, by the names in `connectx.model.payloads`."""
-        return _data(self.payload, self.why, self.seen)
 
     def _shown(self) -> Form:
         about = self.connector if self.task is None else f"{self.connector}-{self.task}"
@@ -113,14 +110,3 @@ def _clock_time(time_ms: int) -> str:
     seconds, milliseconds = divmod(time_ms, 1000)
     hours, minutes = seconds // 3600 % 24, seconds // 60 % 60
     return f"{hours:02}:{minutes:02}:{seconds % 60:02}.{milliseconds:03} UTC"
-
-
-def _cause(why: Cause | None) -> str:
-    return "" if why is None else str(why)
-
-
-def _data(payload: Payload, why: Cause | None, seen: Sighting | None) -> dict[str, Any]:
-    data = record_to_json(payload)
-    if payload.has_reason and why is not None:
-        data["reason"] = str(why)
-    return data if seen is None else {**record_to_json(seen), **data}
