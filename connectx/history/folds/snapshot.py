@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from connectx.history.folds.configured import ConfiguredFold
+from connectx.history.folds.failovers import REJECTIONS
 from connectx.history.folds.rebalances import RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState
 from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
@@ -67,7 +68,6 @@ class Snapshot:
     fenced: int
 
 
-_REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
 _WITHOUT_RUN = (State.STOPPED, State.RESTARTING)
 """States in which nothing runs: no run shows them."""
 
@@ -117,7 +117,7 @@ class SnapshotFold:
         if event.kind is EventKind.CONNECTOR_CONFIGURED and event.connector is not None:
             self._read_seqs[event.connector] = event.seq
         self._faults += event.kind is EventKind.FAULT_INJECTED
-        self._fenced += event.kind in _REJECTIONS
+        self._fenced += event.kind in REJECTIONS
 
     def snapshot(self) -> Snapshot:
         """How things stand now."""
