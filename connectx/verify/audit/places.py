@@ -1,8 +1,8 @@
 """Files, tables and slots that a connector reads or writes, derived from its configuration.
 
-A connector's class says it. For classes that are not installed here, and for those that do not say it, the keys of
-widely used connectors count (FileStream, Debezium, the JDBC connectors, S3). Otherwise a connector has no place, and no
-rule about places applies to it.
+A connector's class declares them. For classes that are not installed here or declare none, the keys of widely used
+connectors count (FileStream, Debezium, the JDBC connectors, S3). Otherwise a connector has no place, and no rule about
+places applies to it.
 """
 
 from __future__ import annotations
