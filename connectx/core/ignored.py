@@ -85,4 +85,14 @@ class NoChange:
         return f"{self.request} changes nothing while the phase is {self.phase}"
 
 
-Ignored = WorkerIsOver | TimerReplaced | NotPending | InstanceGone | PhaseOver | NotAwaited | NoChange
+@dataclass(frozen=True, slots=True)
+class NotFetched:
+    """A call, or the answer of a node, about partitions that are not fetched, or from another position by now."""
+
+    partitions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.partitions)} are not fetched, or from another position"
+
+
+Ignored = WorkerIsOver | TimerReplaced | NotPending | InstanceGone | PhaseOver | NotAwaited | NoChange | NotFetched

@@ -7,7 +7,6 @@ invariants of exactly-once delivery, which compare several workers and Kafka, ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, assert_never
 
@@ -20,7 +19,7 @@ from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
 from connectx.core.pending import RequestRead
 from connectx.core.requests import RequestHandler
-from connectx.core.rules import BrokenRule, Rules, broken_rules, gone_back
+from connectx.core.rules import BrokenRule, Marks, Rules, broken_rules, gone_back
 from connectx.core.signals import FencingOrigin, LocalWaiter, RequestOrigin, RequestWaiter
 from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
 from connectx.core.timer_keys import (
@@ -58,19 +57,6 @@ class Rule(StrEnum):
     NEVER_BACK = "time, the config offset and the numbers that were given never go back"
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Values of a core that never go back, as they were before a step."""
-
-    now_ms: int
-    config_offset: int
-    last_request_id: int
-    last_instance: int
-    last_timer: int
-    last_group_request: int
-    last_group_timer: int
-
-
 class Parts(Protocol):
     """The parts of a core, as `WorkerCore` has them."""
 
@@ -88,15 +74,15 @@ class Parts(Protocol):
 def marks_of(core: Parts) -> Marks:
     """Return what `broken_by` compares after the next step."""
     context, member = core.context, core.membership
-    return Marks(
-        now_ms=context.now_ms,
-        config_offset=context.config.offset,
-        last_request_id=context.pending.last_id,
-        last_instance=context.last_instance,
-        last_timer=context.timers.last_token,
-        last_group_request=member.last_request_id,
-        last_group_timer=member.timers.last_token,
-    )
+    return {
+        "now_ms": context.now_ms,
+        "config_offset": context.config.offset,
+        "last_request_id": context.pending.last_id,
+        "last_instance": context.last_instance,
+        "last_timer": context.timers.last_token,
+        "last_group_request": member.last_request_id,
+        "last_group_timer": member.timers.last_token,
+    }
 
 
 def broken_by(core: Parts, before: Marks | None = None) -> tuple[BrokenRule, ...]:

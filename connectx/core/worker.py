@@ -38,7 +38,7 @@ from connectx.core.group_messages import (
     SyncGroupReplied,
 )
 from connectx.core.ignored import NotPending, TimerReplaced, WorkerIsOver
-from connectx.core.invariants import Marks, broken_by, marks_of
+from connectx.core.invariants import broken_by, marks_of
 from connectx.core.messages import (
     Answer,
     ConfigReadToEnd,
@@ -85,7 +85,7 @@ from connectx.core.pending import (
     TaskRead,
 )
 from connectx.core.requests import RequestHandler
-from connectx.core.rules import BrokenRule
+from connectx.core.rules import BrokenRule, Marks
 from connectx.core.settings import CoreSettings
 from connectx.core.signals import (
     AssignmentReceived,

@@ -24,6 +24,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, Met
 
 _log = logging.getLogger(__name__)
 _STOP_MS: Final = 1_000
+_OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE", "UNKNOWN": "UNKNOWN_SERVER_ERROR"}
 _READ_BYTES: Final = 256 * 1024
 _AGAIN_S: Final = 0.1
 _NEW_TOPIC_S: Final = 2.0  # until a topic that was just created is known to every broker
@@ -207,13 +208,13 @@ class KafkaNet:
             raise error(found.error_message or f"coordinator of {key}")
         return found
 
-    async def metadata(self, topics: Iterable[str], deadline_s: float) -> Any:
-        """MetadataResponse for topics, which are not created; its brokers are known from here on."""
+    async def metadata(self, topics: Iterable[str], deadline_s: float, *, create: bool = False) -> Any:
+        """MetadataResponse for topics, its brokers are known from here on. `create`: as the brokers' settings allow."""
         await self.authenticate(deadline_s)
         node = await self.any_node(deadline_s)
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=create,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
             max_version=9,
@@ -353,9 +354,12 @@ def monotonic_ms() -> int:
 
 def error_name(code: int) -> str | None:
     """Kafka's name of an error code, None for success."""
-    if code == 0:
-        return None
-    return "UNKNOWN_SERVER_ERROR" if code == -1 else str(kafka_errors.for_code(code).message)
+    return None if code == 0 else name_of(kafka_errors.for_code(code))
+
+
+def name_of(error: Any) -> str:
+    """Kafka's name of an error or a class of errors, where kafka-python has another."""
+    return _OTHER_NAMES.get(str(error.message), str(error.message))
 
 
 def quiet_kafka_python() -> None:

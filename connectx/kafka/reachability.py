@@ -11,8 +11,8 @@ import kafka.errors as kafka_errors
 from kafka.cluster import collect_hosts
 
 from connectx.errors.base import ConnectxError
+from connectx.kafka.core_client import connection_settings
 from connectx.kafka.net import KafkaNet
-from connectx.kafka.producer.producer import connection_settings
 from connectx.kafka.settings.client_config import ClientConfig
 from connectx.kafka.settings.producer_options import producer_options
 

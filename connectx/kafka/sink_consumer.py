@@ -28,6 +28,7 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.model.ids import TopicPartition
+from connectx.recording.recorder import Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -95,10 +96,16 @@ class SinkConsumer:
         config: librdkafka settings.
         listener: called with rebalances and commits.
         checkpoint: called at least every two seconds while a lookup waits; what it raises ends the call.
+        recorder: keeps the latest steps of the fetcher's core.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], listener: SinkGroupListener, *, checkpoint: Callable[[], None]
+        self,
+        config: Mapping[str, Any],
+        listener: SinkGroupListener,
+        *,
+        checkpoint: Callable[[], None],
+        recorder: Recorder | None = None,
     ) -> None:
         self._config = dict(config)
         self._listener = listener
@@ -107,7 +114,7 @@ class SinkConsumer:
         strategies = str(config.get("partition.assignment.strategy", ""))
         self._incremental = "cooperative" in strategies or config.get("group.protocol") == "consumer"
         self._consumer: Consumer | None = None
-        self._fetcher = RecordFetcher(config)
+        self._fetcher = RecordFetcher(config, recorder)
         self._assigned: set[TopicPartition] = set()
         self._starts: dict[TopicPartition, int] | None = None
         self._paused_at_start: list[TopicPartition] = []

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from connectx.core.config_log import PLACEHOLDER
 from connectx.model.json_values import Value
@@ -21,6 +21,9 @@ _HIDDEN: Final = "[hidden "
 _SENTENCES: Final = frozenset({"body", "trace", "error"})
 _QUALIFIED: Final = ("verbs", "causes")
 """Modules whose classes are named with them, since other modules have classes of the same names."""
+
+_Plan = tuple[str, tuple[tuple[str, frozenset[str] | None, bool], ...]]
+"""Name of a class, and of its fields; of each field the keys that are shown, and whether its text is hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Codec:
     def __init__(self, values: Iterable[Any], *, parts: Iterable[type] = (), secrets: Secrets | None = None) -> None:
         self._classes = _classes(tuple(values), tuple(parts))
         self._secrets = secrets or Secrets()
-        self._fields: dict[type, tuple[str, tuple[tuple[str, frozenset[str] | None, bool], ...]]] = {}
+        self._plans: dict[type, _Plan] = {}
 
     def encode(self, value: Any, mask: Mask | None = None) -> Any:
         """Return `value` as JSON values, with what may be secret replaced by `mask`."""
@@ -101,10 +104,7 @@ class Codec:
         return {_CLASS: "text", "text": str(value)}
 
     def _dataclass(self, value: Any, cls: type, mask: Mask | None) -> dict[str, Any]:
-        if cls not in self._fields:  # what is needed of each field, found once
-            keys, texts = self._secrets.open_keys, self._secrets.texts
-            self._fields[cls] = _name_of(cls), tuple((f.name, keys.get(f.name), f.name in texts) for f in fields(cls))
-        name, items = self._fields[cls]
+        name, items = self._plan(cls)
         encoded: dict[str, Any] = {_CLASS: name}
         for item, open_keys, is_secret in items:
             content = getattr(value, item)
@@ -113,6 +113,13 @@ class Codec:
             else:
                 encoded[item] = self._encode(content, mask, open_keys)
         return encoded
+
+    def _plan(self, cls: type) -> _Plan:
+        """What is needed of a class and its fields, found once."""
+        if cls not in self._plans:
+            keys, texts = self._secrets.open_keys, self._secrets.texts
+            self._plans[cls] = _name_of(cls), tuple((f.name, keys.get(f.name), f.name in texts) for f in fields(cls))
+        return self._plans[cls]
 
     def _mapping(self, value: Mapping[Any, Any], mask: Mask | None, open_keys: frozenset[str] | None) -> dict[str, Any]:
         def content(key: Any, item: Any) -> Any:
@@ -124,6 +131,23 @@ class Codec:
             return {key: content(key, item) for key, item in value.items()}
         items = [[self._encode(key, mask, None), content(key, item)] for key, item in value.items()]
         return {_CLASS: "dict", "items": items}
+
+    def size(self, value: Any) -> int:
+        """Return the rough size of `value` in a file. Of a container the first item counts for all."""
+        cls = type(value)
+        if value is None or cls is int or cls is bool or cls is float:
+            return 5
+        if cls is str or cls is bytes:
+            return 2 + len(value)
+        if isinstance(value, Enum):
+            return 40
+        if isinstance(value, (tuple, list, set, frozenset)):
+            return 2 + len(value) * (1 + self.size(next(iter(value)))) if value else 2
+        if isinstance(value, Mapping):
+            return 2 + len(value) * sum(self.size(item) for item in next(iter(value.items()))) if value else 2
+        if not is_dataclass(cls):
+            return 20
+        return 20 + sum(len(name) + 4 + self.size(getattr(value, name)) for name, *_ in self._plan(cls)[1])
 
     def decode(self, value: Any) -> Any:
         """Return what `encode` was given.
@@ -179,9 +203,10 @@ def _classes(values: tuple[Any, ...], parts: tuple[type, ...]) -> dict[str, type
         if isinstance(hint, list) or hint in seen:  # a list: arguments of a Callable
             continue
         seen.add(hint)
-        waiting += get_args(hint)
+        waiting += (*get_args(hint), get_origin(hint))
         if isinstance(hint, type) and is_dataclass(hint):
-            waiting += get_type_hints(hint).values()
+            hints = get_type_hints(hint)
+            waiting += (hints[item.name] for item in fields(hint) if item.compare)  # the others are no values
         if isinstance(hint, type) and issubclass(hint, Value):
             waiting += hint.__subclasses__()
         if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Enum)) and hint not in parts:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from connectx.recording.clients import FETCHER, PRODUCER
 from connectx.recording.kind import CoreKind
 from connectx.recording.worker import WORKER
 
-KINDS: Final[Mapping[str, CoreKind[Any, Any]]] = {kind.name: kind for kind in (WORKER,)}
+KINDS: Final[Mapping[str, CoreKind[Any, Any]]] = {kind.name: kind for kind in (WORKER, PRODUCER, FETCHER)}

@@ -1,23 +1,36 @@
 """A core that records its latest steps, and the state before them, in bounded memory.
 
 Two segments of half the bytes take turns: when the second is full, the first is dropped, and a copy of the core is
-taken for the next. Steps are kept as lines of the file, without secrets, so that their size is known.
+taken for the next. Steps are kept as the values that the core was given and returned, which do not change; they are
+written without secrets when a recording is asked for. So a step costs little, and its size is an estimate.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, NamedTuple
 
 from connectx.recording.codec import Mask, shown
-from connectx.recording.file import Entry, Recording, entry_of, entry_text, json_text
+from connectx.recording.file import Entry, Recording, entry_text, json_text
 from connectx.recording.kind import Answers, CoreKind, CoreT, SettingsT
 
+_STEP_BYTES: Final = 50  # of the time, and of what is around stimulus and effects
+_MEASURED_EVERY: Final = 32
 _STORY_STEPS: Final = 8
 _STORY_CHARS: Final = 300
+
+
+class _Kept(NamedTuple):
+    """A step, as `Entry` without the codec."""
+
+    at_ms: int
+    stimulus: Any
+    effects: tuple[Any, ...] | None
+    ignored: str | None
+    answers: tuple[Any, ...]
+    error: str | None
 
 
 @dataclass(slots=True)
@@ -25,7 +38,7 @@ class _Segment(Generic[CoreT]):
     """Steps that follow each other, and the core before the first of them."""
 
     core: CoreT
-    lines: list[str] = field(default_factory=list)
+    steps: list[_Kept] = field(default_factory=list)
     size: int = 0
 
 
@@ -50,6 +63,7 @@ class RecordedCore(Generic[CoreT]):
         self._mask = mask
         self._answers = Answers()
         self._segments: list[_Segment[CoreT]] = []
+        self._sizes: dict[type, tuple[int, int]] = {}  # of the step measured last, and how many there were
         self._lock = threading.Lock()
         self.core = kind.make(kind.listening(settings, self._answers))
 
@@ -74,7 +88,7 @@ class RecordedCore(Generic[CoreT]):
     def recording(self, reason: str) -> Recording | None:
         """Return what is recorded, None before the first step."""
         with self._lock:
-            segments = [(segment.core, tuple(segment.lines)) for segment in self._segments]
+            segments = [(segment.core, tuple(segment.steps)) for segment in self._segments]
         if not segments:
             return None
         return Recording(
@@ -82,7 +96,7 @@ class RecordedCore(Generic[CoreT]):
             name=self.name,
             settings=self._kind.written(self._settings, self._mask),
             state=self._kind.codec.encode(segments[0][0].state(), self._mask),
-            entries=tuple(entry_of(json.loads(line)) for _, lines in segments for line in lines),
+            entries=tuple(self._entry(step) for _, steps in segments for step in steps),
             known=self._answers.known,
             reason=reason,
         )
@@ -96,23 +110,36 @@ class RecordedCore(Generic[CoreT]):
         return segment
 
     def _keep(self, segment: _Segment[CoreT], stimulus: Any, now_ms: int, step: Any, error: str | None) -> None:
-        encode, mask = self._kind.codec.encode, self._mask
-        effects = None if step is None else [encode(effect, mask) for effect in step.effects]
+        effects = None if step is None else tuple(step.effects)
         ignored = None if step is None or step.ignored is None else str(step.ignored)
-        answers = tuple(self._answers.given)
-        line = entry_text(Entry(now_ms, encode(stimulus, mask), effects, ignored, answers, error))
+        kept = _Kept(now_ms, stimulus, effects, ignored, tuple(self._answers.given), error)
+        size = self._size(type(stimulus), kept)
         with self._lock:
-            segment.lines.append(line)
-            segment.size += len(line)
+            segment.steps.append(kept)
+            segment.size += size
+
+    def _size(self, kind: type, step: _Kept) -> int:
+        """Rough size of a step: of those with one kind of stimulus the first of 32 is measured."""
+        size, uses = self._sizes.get(kind, (0, 0))
+        if uses % _MEASURED_EVERY == 0:
+            size_of = self._kind.codec.size
+            size = _STEP_BYTES + size_of(step.stimulus) + sum(map(size_of, step.effects or ()))
+        self._sizes[kind] = size, uses + 1
+        return size
+
+    def _entry(self, step: _Kept) -> Entry:
+        encode, mask = self._kind.codec.encode, self._mask
+        effects = None if step.effects is None else [encode(effect, mask) for effect in step.effects]
+        return Entry(step.at_ms, encode(step.stimulus, mask), effects, step.ignored, step.answers, step.error)
 
     def _story(self, subject: object) -> str:
         """The last steps; for a connector or task that made a wrong move those which name it."""
-        lines = [line for segment in self._segments for line in segment.lines]
+        entries = [self._entry(step) for segment in self._segments for step in segment.steps]
         named = json_text(self._kind.codec.encode(subject))
-        about = [line for line in lines if subject is not None and named in line]
-        last = (about or lines)[-_STORY_STEPS:]
+        about = [entry for entry in entries if subject is not None and named in entry_text(entry)]
+        last = (about or entries)[-_STORY_STEPS:]
         story = [f"The last {len(last)} steps of {subject if about else f'the {self._kind.name} {self.name}'}:"]
-        for entry in (entry_of(json.loads(line)) for line in last):
+        for entry in last:
             stimulus = shown(entry.stimulus)[:_STORY_CHARS]
             ends = f"raised {entry.error}" if entry.effects is None else f"ordered {shown(entry.effects)}"
             story.append(f"  at {entry.at_ms} ms {stimulus} {ends[:_STORY_CHARS]}")

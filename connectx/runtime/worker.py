@@ -152,7 +152,10 @@ class Worker:
         self._over = threading.Event()  # its core has shut down, or it was killed
         config = environment.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail, self._clock)
-        self._clients = ClientConfigs(config, name, environment.bootstrap_servers, environment.process_token)
+        self._recorder = Recorder(config.recording_max_bytes, Mask(secrets.token_bytes(_SALT_BYTES)))
+        self._clients = ClientConfigs(
+            config, name, environment.bootstrap_servers, environment.process_token, self._recorder
+        )
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
         plugins = environment.plugins
@@ -168,7 +171,6 @@ class Worker:
             self._metrics, self._loggers,
         )  # fmt: skip
         self._rest = RestServer(self.ask, self._services, config, name=name)
-        self._recorder = Recorder(config.recording_max_bytes, Mask(secrets.token_bytes(_SALT_BYTES)))
         self._recorded: RecordedCore[WorkerCore] | None = None
         self._view: Mapping[str, Any] = {}
         self._heartbeat_ms: int | None = None

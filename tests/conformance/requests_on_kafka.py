@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from connectx.core.clients.messages import Answered, SendRequest
 from connectx.core.producer import messages as msg
 from connectx.kafka.producer.requests import ProducerRequests
 from tests.conformance.producers_on_kafka import ProducersOnKafka
@@ -47,11 +48,11 @@ class RequestsOnKafka(Requests):
 
     def _ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
         self._values = values
-        effect = msg.SendRequest(1, self._node, request)
+        effect = SendRequest(1, self._node, request)
         self._requests.line_up(effect)
         self.producers.clients.net.run(self._requests.carry_out, effect)
         heard = self._heard.pop()
-        assert isinstance(heard, msg.Answered), heard
+        assert isinstance(heard, Answered), heard
         return heard.answer
 
     def settle(self) -> None:

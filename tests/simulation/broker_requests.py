@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from connectx.core.clients.messages import FetchMetadata, Leader, MetadataFetched
 from connectx.core.producer import messages as msg
 from connectx.model.ids import TopicPartition
 from tests.simulation.broker_logs import Log
@@ -111,8 +112,8 @@ class TransactionalBroker:
         match request:
             case msg.FindCoordinator():
                 return msg.CoordinatorFound(None, self.coordinator, self.transaction_version)
-            case msg.FetchMetadata(topics):
-                return msg.MetadataFetched({t: self.leader(t) for t in self.logs if t.topic in topics})
+            case FetchMetadata(topics):
+                return MetadataFetched({t: Leader(self.leader(t)) for t in self.logs if t.topic in topics})
             case msg.InitProducerId():
                 if node != self.coordinator:
                     return msg.ProducerIdGranted("NOT_COORDINATOR")

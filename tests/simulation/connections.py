@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from connectx.core.clients.messages import Answered, FetchMetadata, Unanswered
 from connectx.core.producer import messages as msg
 from tests.simulation.chooser import Chooser, one_of
 
 REQUEST_TIMEOUT_MS = 1_000
 LATE_MS = (1, 30, 150, 600, 2_500)
 DELIVERIES = (0, 1, 1, 2)
-LOOKUPS = (msg.FindCoordinator, msg.FetchMetadata)  # change nothing when they come late
+LOOKUPS = (msg.FindCoordinator, FetchMetadata)  # change nothing when they come late
 
 
 class Network(Protocol):
@@ -49,7 +50,7 @@ class Client(Protocol):
 
     @property
     def link(self) -> Link: ...
-    def hear(self, stimulus: msg.Answered | msg.Unanswered) -> None: ...
+    def hear(self, stimulus: Answered[msg.Answer] | Unanswered) -> None: ...
     def on_lost(self, request: msg.Request) -> None: ...
 
 
@@ -97,7 +98,7 @@ class Connection:
         deliver_late(network, *(partial(network.arrive, self, packet, is_late=True) for packet in changing))
         for packet in packets:
             self.client.on_lost(packet.request)
-            self.client.hear(msg.Unanswered(packet.request_id, sent=True, reason="the connection was cut"))
+            self.client.hear(Unanswered(packet.request_id, sent=True, reason="the connection was cut"))
 
     def _watch(self) -> None:
         """Wait for the time-out of the oldest request."""
@@ -129,7 +130,7 @@ class Connection:
         self._hangs |= not self.client.link.receives
         if self.is_open and not self._hangs:
             self._unanswered.remove(packet)
-            self.client.hear(msg.Answered(packet.request_id, answer))
+            self.client.hear(Answered(packet.request_id, answer))
 
 
 def deliver_late(network: Network, *arrivals: Callable[[], object]) -> None:

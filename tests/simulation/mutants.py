@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from connectx.core import verbs
+from connectx.core.clients.messages import Unanswered
+from connectx.core.clients.requests import InFlight
 from connectx.core.config_log import ConfigLog
 from connectx.core.fencing import FencingRound, FencingRounds
 from connectx.core.group.leadership import Leadership
@@ -704,15 +706,13 @@ def unanswered_batch_counts_as_delivered(patch: pytest.MonkeyPatch, hits: Hits) 
     """A batch whose connection was cut is not sent again."""
     unanswered = ProducerCore._on_unanswered
 
-    def on_unanswered(self: ProducerCore, lost: msg.Unanswered, now_ms: int) -> None:
-        in_flight = self._requests._sent.get(lost.request_id)
-        if in_flight is None or not isinstance(in_flight.request, msg.Produce):
-            unanswered(self, lost, now_ms)
+    def on_unanswered(self: ProducerCore, sent: InFlight[msg.Request], lost: Unanswered) -> None:
+        if not isinstance(sent.request, msg.Produce):
+            unanswered(self, sent, lost)
             return
         hits.append(lost.reason)
-        results = {batch.number: msg.BatchResult() for batch in in_flight.request.batches}
-        self._requests.take(lost.request_id)
-        self._on_answer(in_flight, msg.Produced(results), now_ms)
+        results = {batch.number: msg.BatchResult() for batch in sent.request.batches}
+        self._on_answer(sent, msg.Produced(results))
 
     patch.setattr(ProducerCore, "_on_unanswered", on_unanswered)
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from connectx.core.clients.messages import Unanswered
+from connectx.core.clients.requests import InFlight
 from connectx.core.producer import messages as msg
 from connectx.core.producer.delivery import Delivery, Pending
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.core.producer.producer import ProducerCore
 from connectx.model.ids import TopicPartition
 
@@ -29,13 +31,13 @@ class ProducerMutant:
     seed: int = 0
 
 
-def _keep_epoch(patch: pytest.MonkeyPatch, hits: Hits, *, after: tuple[State, ...]) -> None:
+def _keep_epoch(patch: pytest.MonkeyPatch, hits: Hits, *, after: tuple[Phase, ...]) -> None:
     finish = ProducerCore._finish
 
     def without_renewal(self: ProducerCore, *, renew: bool) -> None:
-        keeps = renew and self.state in after
+        keeps = renew and self.phase in after
         if keeps:
-            hits.append(self.state)
+            hits.append(self.phase)
         finish(self, renew=renew and not keeps)
 
     patch.setattr(ProducerCore, "_finish", without_renewal)
@@ -43,27 +45,26 @@ def _keep_epoch(patch: pytest.MonkeyPatch, hits: Hits, *, after: tuple[State, ..
 
 def same_epoch_after_a_commit(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """A commit with an unanswered request leaves the epoch as it is."""
-    _keep_epoch(patch, hits, after=(State.COMMITTING,))
+    _keep_epoch(patch, hits, after=(Phase.COMMITTING,))
 
 
 def same_epoch_after_an_abort(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """An abort leaves the epoch as it is."""
-    _keep_epoch(patch, hits, after=(State.ABORTING,))
+    _keep_epoch(patch, hits, after=(Phase.ABORTING,))
 
 
 def as_librdkafka(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """One epoch for the whole life of a producer, and retries on new connections."""
-    _keep_epoch(patch, hits, after=(State.COMMITTING, State.ABORTING))
+    _keep_epoch(patch, hits, after=(Phase.COMMITTING, Phase.ABORTING))
 
 
 def retries_with_the_next_epoch(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """EndTxn without an answer counts as done: it is sent again with the epoch that its answer would have had."""
     unanswered = ProducerCore._on_unanswered
 
-    def on_unanswered(self: ProducerCore, lost: msg.Unanswered, now_ms: int) -> None:
-        was_ending = self._requests.has(msg.EndTransaction)
-        unanswered(self, lost, now_ms)
-        if was_ending and not self._requests.has(msg.EndTransaction):
+    def on_unanswered(self: ProducerCore, sent: InFlight[msg.Request], lost: Unanswered) -> None:
+        unanswered(self, sent, lost)
+        if isinstance(sent.request, msg.EndTransaction):
             hits.append(lost.reason)
             self.epoch += 1
 
@@ -74,11 +75,11 @@ def lost_endtxn_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> No
     """A commit that finds nothing to end, or a newer epoch, takes it for its own earlier attempt."""
     ended = ProducerCore._on_ended
 
-    def on_ended(self: ProducerCore, request: msg.EndTransaction, answer: msg.TransactionEnded, now_ms: int) -> None:
+    def on_ended(self: ProducerCore, request: msg.EndTransaction, answer: msg.TransactionEnded) -> None:
         if request.commit and answer.error in ("INVALID_TXN_STATE", "PRODUCER_FENCED"):
             hits.append(str(answer.error))
             answer = msg.TransactionEnded(None, self.producer_id, self.epoch)
-        ended(self, request, answer, now_ms)
+        ended(self, request, answer)
 
     patch.setattr(ProducerCore, "_on_ended", on_ended)
 
@@ -99,7 +100,7 @@ def sequences_go_on(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """Sequences do not begin again with a new epoch."""
 
     def keep(self: Delivery) -> None:
-        hits.extend(map(str, self._sequences))
+        hits.extend(map(str, self.sequences))
 
     patch.setattr(Delivery, "forget_sequences", keep)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from connectx.core.clients.messages import FetchMetadata
 from connectx.core.producer import messages as msg
 from tests.simulation.broker_requests import TransactionalBroker, TransactionState
 from tests.simulation.connections import Connection, Packet
@@ -22,7 +23,7 @@ class Arrival:
 def arrive(broker: TransactionalBroker, connection: Connection, packet: Packet, *, is_late: bool) -> Arrival:
     """Let the broker take in a request, on time or late."""
     request = packet.request
-    if isinstance(request, msg.FetchMetadata):
+    if isinstance(request, FetchMetadata):
         return Arrival(broker.handle(connection.node, request, packet.values))
     name = request.transactional_id
     found = None if name is None else broker.ids.get(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.model.ids import TopicPartition
 from tests.simulation.chooser import one_of
 from tests.simulation.sim_producer import SimProducer
@@ -57,7 +57,7 @@ class SimJob:
         self._on_step = on_step
         self.producer = SimProducer(world, self.machine, settings, self, on_step)
         self.producer.lost_epochs = lost_epochs
-        self._begin = msg.Initialize() if loan is None else msg.Borrow(loan)
+        self._begin = msg.Call.INITIALIZE if loan is None else msg.Borrow(loan)
         self._batches = batches
         world.at(world.poll_ms(), self._send)
         if world.fails_put():
@@ -74,9 +74,9 @@ class SimJob:
     def failure(self) -> str | None:
         """Why it cannot be done, None when nothing is wrong."""
         core = self.producer.core
-        if core.state is State.FAILED:
+        if core.phase is Phase.FAILED:
             return f"a borrower has ended: {core.failure}"
-        return f"a borrower is refused: {core.refusal}" if core.state is State.REFUSED else self.error
+        return f"a borrower is refused: {core.refusal}" if core.phase is Phase.REFUSED else self.error
 
     def leave(self) -> None:
         """The worker does not wait for it any more."""

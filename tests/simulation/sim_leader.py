@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from connectx.core.clients.messages import Answered, Unanswered
 from connectx.core.messages import ClaimConfigWrites, ConfigRecordsWritten, ConfigWritesClaimed, WriteConfigRecords
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.model.ids import TopicPartition
 from tests.simulation.broker import CONFIG_TOPIC
 from tests.simulation.connections import Connection
@@ -60,7 +61,7 @@ class SimLeader:
                 self.world, self.worker, msg.ProducerSettings(CLUSTER_ID, idempotent=True), self, self._after_step
             )
             self.worker.producers.append(self.producer)
-            self.producer.handle(msg.Initialize())
+            self.producer.handle(msg.Call.INITIALIZE)
         elif self.producer is None:
             broken(5, f"{self.worker.name} writes to the config topic as a leader, and has not claimed it")
         else:
@@ -73,18 +74,18 @@ class SimLeader:
         if producer is None or not self._orders:
             return
         order = self._orders[0]
-        if producer.state is State.FAILED:
+        if producer.phase is Phase.FAILED:
             self.world.checks.on_producer_failed(producer)
             self._end(order, f"refused: {producer.core.failure}")
-        elif producer.state is not State.READY:
+        elif producer.phase is not Phase.READY:
             return
         elif isinstance(order, ClaimConfigWrites) or self._is_writing:
             self._end(order, None)
         else:
             self._is_writing = True
-            producer.handle(msg.BeginTransaction())
+            producer.handle(msg.Call.BEGIN)
             producer.append((CONFIGS, list(order.records)))
-            producer.handle(msg.CommitTransaction())
+            producer.handle(msg.Call.COMMIT)
 
     def _end(self, order: Order, error: str | None) -> None:
         """Report; after an error the producer is not used again."""
@@ -119,9 +120,9 @@ class SimFencer:
         for number in range(len(transactional_ids)):
             self._send(number)
 
-    def hear(self, stimulus: msg.Answered | msg.Unanswered) -> None:
+    def hear(self, stimulus: Answered[msg.Answer] | Unanswered) -> None:
         number = stimulus.request_id
-        granted = isinstance(stimulus, msg.Answered) and stimulus.answer.error is None  # type: ignore[union-attr]
+        granted = isinstance(stimulus, Answered) and stimulus.answer.error is None  # type: ignore[union-attr]
         if not granted:
             self.world.at(FENCE_AGAIN_MS, lambda: self._send(number))
             return

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.model.ids import TopicPartition
 from tests.simulation.chooser import happens, one_of
 from tests.simulation.sim_producer import SimProducer
@@ -42,27 +42,27 @@ class SimNumbers:
             transaction_timeout_ms=world.transaction_timeout_ms,
         )
         self.producer = SimProducer(world, world, settings, self, self._go_on)
-        self.producer.handle(msg.Initialize())
+        self.producer.handle(msg.Call.INITIALIZE)
 
     @property
     def is_over(self) -> bool:
         return self.producer.is_over
 
     def _go_on(self) -> None:
-        state = self.producer.state
-        if self._is_committing and state in (State.READY, State.RENEWING):
+        state = self.producer.phase
+        if self._is_committing and state in (Phase.READY, Phase.RENEWING):
             self._is_committing = False
             self.position = self.end
             self.world.on_acknowledged(self.end)
         match state:
-            case State.FAILED:
+            case Phase.FAILED:
                 self.world.on_failed(self)
-            case State.REFUSED:
+            case Phase.REFUSED:
                 self._is_committing = False
-                self.producer.handle(msg.AbortTransaction())
-            case State.READY if self.position is None:
+                self.producer.handle(msg.Call.ABORT)
+            case Phase.READY if self.position is None:
                 self._read_offset()
-            case State.READY if self.position is not None and self.position < self.world.goal:
+            case Phase.READY if self.position is not None and self.position < self.world.goal:
                 self._begin(self.position)
 
     def _read_offset(self) -> None:
@@ -85,7 +85,7 @@ class SimNumbers:
         self.end = min(world.goal, first + one_of(world.chooser, (4, 1, 2, 12)))
         aborts = happens(world.chooser, world.aborts)
         self._is_committing = False
-        self.producer.handle(msg.BeginTransaction())
+        self.producer.handle(msg.Call.BEGIN)
         cuts = sorted({first, (first + self.end) // 2, self.end})
         steps = [_batches_of(low, high) for low, high in pairwise(cuts)]
         steps.append([(OFFSETS, [self.end])])
@@ -93,7 +93,7 @@ class SimNumbers:
 
     def _perform(self, steps: list[Batches], *, aborts: bool) -> None:
         """Append one step after the other, with pauses, then end the transaction."""
-        if self.is_over or self.producer.state is not State.OPEN:
+        if self.is_over or self.producer.phase is not Phase.OPEN:
             return
         if steps:
             self.producer.append(*steps[0])
@@ -101,7 +101,7 @@ class SimNumbers:
             self.world.at(delay_ms, lambda: self._perform(steps[1:], aborts=aborts))
         else:
             self._is_committing = not aborts
-            self.producer.handle(msg.AbortTransaction() if aborts else msg.CommitTransaction())
+            self.producer.handle(msg.Call.ABORT if aborts else msg.Call.COMMIT)
 
 
 def _batches_of(first: int, end: int) -> Batches:

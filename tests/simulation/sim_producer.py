@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from connectx.core.clients.messages import SendRequest, TimeReached
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.core.producer.producer import ProducerCore
 from connectx.model.ids import TopicPartition
 from tests.simulation.connections import Connection, Link, Network
@@ -52,13 +53,13 @@ class SimProducer:
         self._wakes_ms: int | None = None
 
     @property
-    def state(self) -> State:
-        return self.core.state
+    def phase(self) -> Phase:
+        return self.core.phase
 
     @property
     def is_over(self) -> bool:
         """True when it does nothing any more."""
-        return self.is_abandoned or self.core.state is State.FAILED
+        return self.is_abandoned or self.core.phase is Phase.FAILED
 
     @property
     def is_settled(self) -> bool:
@@ -99,7 +100,7 @@ class SimProducer:
         step = self.core.handle(stimulus, self.network.now_ms)
         for effect in step.effects:
             match effect:
-                case msg.SendRequest(request_id, node, request):
+                case SendRequest(request_id, node, request):
                     self._send(request_id, node, request)
                 case msg.BatchDelivered(number) | msg.BatchRefused(number) | msg.BatchDropped(number):
                     self._values.pop(number, None)
@@ -112,7 +113,7 @@ class SimProducer:
 
     def _wake(self) -> None:
         self._wakes_ms = None
-        self.hear(msg.TimeReached())
+        self.hear(TimeReached())
 
     def _resume(self) -> None:
         if self.link.tasks_frozen:

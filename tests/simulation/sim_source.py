@@ -14,7 +14,7 @@ from connectx.core.lanes import LaneSettings
 from connectx.core.messages import CancelTask, PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
 from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.core.source import messages as m
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.progress import SourceTaskSettings
@@ -114,10 +114,10 @@ class SimSource(SimTask):
         )
         self.producer = SimProducer(self.world, self.worker, settings, self, self.after_step)
         self.worker.producers.append(self.producer)
-        self.producer.handle(msg.Initialize())
+        self.producer.handle(msg.Call.INITIALIZE)
 
     def ready(self) -> Found:
-        if self.live.state is not State.READY:
+        if self.live.phase is not Phase.READY:
             return None
         self.producer_epoch = self.live.core.epoch
         return m.ProducerReady(self.producer_epoch)
@@ -133,7 +133,7 @@ class SimSource(SimTask):
 
     def after_step(self) -> None:
         """The producer has made a step: it may be what an effect waits for."""
-        if self.live.state is State.FAILED:
+        if self.live.phase is Phase.FAILED:
             self.world.checks.on_producer_failed(self.live)
         if self.awaited is None or self.awaited[0] != self.token:
             return
@@ -144,7 +144,7 @@ class SimSource(SimTask):
     def execute(self, command: Any) -> None:
         """A cancelled task's producer drops what it has not sent."""
         if isinstance(command, CancelTask) and self.producer is not None:
-            self.producer.handle(msg.Purge())
+            self.producer.handle(msg.Call.PURGE)
         super().execute(command)
 
     def end(self) -> None:
@@ -367,20 +367,20 @@ class SimSource(SimTask):
     def refusal(self) -> m.EffectFailed | None:
         """What the next call of a producer reports, None when nothing is wrong."""
         core = self.live.core
-        if core.state is State.FAILED and core.failure is not None:
+        if core.phase is Phase.FAILED and core.failure is not None:
             is_expired = self.world.now_ms - self.begun_ms >= self.world.transaction_timeout_ms
             kind = m.FailureKind.EXPIRED if is_expired else m.FailureKind.FENCED
             if core.failure.error not in errors.FENCED:
                 kind = m.FailureKind.FATAL
             return m.EffectFailed(f"the producer has ended in this test: {core.failure}", kind)
-        if core.state is State.REFUSED:
+        if core.phase is Phase.REFUSED:
             return m.EffectFailed(f"the transaction is refused: {core.refusal}", m.FailureKind.DELIVERY)
         return None
 
     def begin(self) -> Found:
-        if self.live.state is State.READY:
+        if self.live.phase is Phase.READY:
             self.begun_ms = self.world.now_ms
-            self.live.handle(msg.BeginTransaction())
+            self.live.handle(msg.Call.BEGIN)
             return m.TransactionBegun(self.live.core.epoch)
         return self.refusal()
 
@@ -388,27 +388,27 @@ class SimSource(SimTask):
         """Ask for the end once; asked again, only wait for it."""
         if not self.is_committing:
             self.is_committing = True
-            self.live.handle(msg.CommitTransaction())
+            self.live.handle(msg.Call.COMMIT)
         self.wait_for(self.committed, COMMIT_MS, m.CommitUndecided())
 
     def committed(self) -> Found:
-        if self.live.state in (State.READY, State.RENEWING):
+        if self.live.phase in (Phase.READY, Phase.RENEWING):
             return m.TransactionCommitted()
         return self.refusal()
 
     def abort(self, effect: m.AbortTransaction) -> None:
-        self.live.handle(msg.AbortTransaction())
-        if self.live.state is State.COMMITTING:
+        self.live.handle(msg.Call.ABORT)
+        if self.live.phase is Phase.COMMITTING:
             self.answer(m.TransactionAborted("the commit is not answered yet"), 0)
         elif effect.insist:
-            self.wait_for(lambda: self.refusal() if self.live.state is State.FAILED else self.aborted())
+            self.wait_for(lambda: self.refusal() if self.live.phase is Phase.FAILED else self.aborted())
         else:
             self.wait_for(self.aborted, ABORT_MS, m.TransactionAborted("no answer"))
 
     def aborted(self) -> Found:
-        if self.live.state is State.FAILED:
+        if self.live.phase is Phase.FAILED:
             return m.TransactionAborted("the producer has ended")
-        return m.TransactionAborted() if self.live.state is State.READY else None
+        return m.TransactionAborted() if self.live.phase is Phase.READY else None
 
     def flush(self, effect: m.FlushAndCommitOffsets) -> None:
         """Wait for what was sent, send offsets, wait for them."""

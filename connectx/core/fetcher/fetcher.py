@@ -16,74 +16,55 @@ Mirrors Fetcher, FetchCollector and SubscriptionState of Kafka's Java consumer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import assert_never
 
-from connectx.core.by_value import ByValue
-from connectx.core.fetcher import errors
+from connectx.core.clients.messages import (
+    Answered,
+    ClientStep,
+    FetchMetadata,
+    MetadataFetched,
+    SendRequest,
+    TimeReached,
+    Unanswered,
+)
+from connectx.core.clients.requests import InFlight
+from connectx.core.fetcher import errors, invariants
 from connectx.core.fetcher import messages as msg
+from connectx.core.fetcher.state import FetcherState, Partition
+from connectx.core.ignored import NotFetched, NotPending
+from connectx.core.rules import BrokenRule, Marks
 from connectx.model.ids import TopicPartition
 
 
-@dataclass(slots=True)
-class _Partition:
-    """A partition that is fetched.
+class FetcherCore(FetcherState):
+    """Partitions of one consumer."""
 
-    `taken` is the offset after the records that the application has, `position` the one after those that are buffered.
-    `version` changes when what is in flight no longer counts.
-    """
+    __slots__ = ()
 
-    position: int
-    taken: int
-    version: int
-    fetched_epoch: int = -1
-    buffered_bytes: int = 0
-    paused: bool = False
-    failed: bool = False
-    attempts: int = 0
-    retry_at_ms: int = 0
-    replica: int | None = None
-    replica_until_ms: int = 0
+    def handle(self, stimulus: msg.FetcherStimulus, now_ms: int) -> ClientStep[msg.FetcherEffect]:
+        """Take in a stimulus; times only grow. The step shows `trouble`, empty if there is none."""
+        step = self.take(stimulus, now_ms, self._on_stimulus)
+        shown = self.trouble or ""
+        return ClientStep(step.transitions, step.effects, step.ignored, shown, self.next_time_ms())
 
-    def restart(self, offset: int, version: int) -> None:
-        """Continue at an offset; forget what is buffered or in flight."""
-        if offset != self.position:
-            self.fetched_epoch = -1
-        self.position = self.taken = offset
-        self.version = version
-        self.buffered_bytes = 0
-        self.failed = False
+    def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
+        """Return the rules that do not hold between two steps; `before` are the `marks` from before the last one."""
+        return invariants.broken_by(self, before)
 
+    def marks(self) -> Marks:
+        """Return the values that never go back, for `check` after the next step."""
+        return invariants.marks_of(self)
 
-class FetcherCore(ByValue):
-    """Partitions of one consumer.
-
-    Attributes:
-        trouble: why the last attempt failed; None after one that succeeded.
-    """
-
-    def __init__(self, settings: msg.FetcherSettings) -> None:
-        self.settings = settings
-        self.trouble: str | None = None
-        self._partitions: dict[TopicPartition, _Partition] = {}
-        self._leaders: dict[TopicPartition, msg.Leader] = {}
-        self._in_flight: dict[int, tuple[int | None, msg.Request, dict[TopicPartition, int]]] = {}
-        self._effects: list[msg.FetcherEffect] = []
-        self._last_id = 0
-        self._last_version = 0
-        self._metadata_attempts = 0
-        self._metadata_at_ms = 0
-
-    def handle(self, stimulus: msg.FetcherStimulus, now_ms: int) -> msg.FetcherStep:
-        """Take in a stimulus; times only grow."""
+    def _on_stimulus(self, stimulus: msg.FetcherStimulus) -> None:
         match stimulus:
             case msg.FetchFrom(offsets):
                 for target, offset in offsets.items():
                     self._fetch_from(target, offset)
             case msg.Forget(partitions):
+                self._known(partitions)
                 for target in partitions:
-                    self._partitions.pop(target, None)
-                    self._leaders.pop(target, None)
+                    self.partitions.pop(target, None)
+                    self.leaders.pop(target, None)
             case msg.Pause(partitions):
                 for partition in self._known(partitions):
                     partition.paused = True
@@ -92,184 +73,152 @@ class FetcherCore(ByValue):
                 for partition in self._known(partitions):
                     partition.paused = False
             case msg.Taken(taken):
+                self._known(taken)
                 for target, (next_offset, size_bytes) in taken.items():
-                    for partition in self._known((target,)):
-                        partition.taken = next_offset
-                        partition.buffered_bytes = max(0, partition.buffered_bytes - size_bytes)
-            case msg.Answered(request_id, answer):
-                if (sent := self._in_flight.pop(request_id, None)) is not None:
-                    self._on_answer(sent, answer, now_ms)
-            case msg.Unanswered(request_id, reason):
-                if (sent := self._in_flight.pop(request_id, None)) is not None:
-                    self._on_unanswered(sent, reason, now_ms)
-            case msg.TimeReached():
+                    if (at := self.partitions.get(target)) is not None:
+                        at.taken = next_offset
+                        at.buffered_bytes = max(0, at.buffered_bytes - size_bytes)
+            case Answered() | Unanswered():
+                self._on_settled(stimulus)
+            case TimeReached():
                 pass
             case _ as never:
                 assert_never(never)
-        self._send(now_ms)
-        effects, self._effects = tuple(self._effects), []
-        return msg.FetcherStep(effects, self._next_time_ms(now_ms))
+        self._send()
 
     def _fetch_from(self, target: TopicPartition, offset: int) -> None:
-        partition = self._partitions.get(target)
+        partition = self.partitions.get(target)
         if partition is None:
-            self._partitions[target] = _Partition(offset, offset, self._new_version())
+            self.partitions[target] = Partition(offset, offset, self._new_version())
         else:
-            partition.attempts = partition.retry_at_ms = 0
+            partition.retry.reset()
             partition.fetched_epoch = -1
             partition.restart(offset, self._new_version())
 
-    def _known(self, partitions: Iterable[TopicPartition]) -> list[_Partition]:
-        return [self._partitions[target] for target in partitions if target in self._partitions]
+    def _known(self, partitions: Iterable[TopicPartition]) -> list[Partition]:
+        """The partitions that are fetched; a call about none of them is ignored."""
+        found = [self.partitions[target] for target in partitions if target in self.partitions]
+        if not found:
+            self.ignore(NotFetched(tuple(map(str, partitions))))
+        return found
 
     def _new_version(self) -> int:
-        self._last_version += 1
-        return self._last_version
+        self.last_version += 1
+        return self.last_version
 
-    def _on_answer(
-        self, sent: tuple[int | None, msg.Request, dict[TopicPartition, int]], answer: msg.Answer, now_ms: int
-    ) -> None:
-        node, request, versions = sent
-        match request:
-            case msg.FetchMetadata():
-                assert isinstance(answer, msg.MetadataFetched), f"{answer} is no answer to {request}"
-                self._on_metadata(request, answer, now_ms)
-            case msg.Fetch():
-                assert isinstance(answer, msg.Fetched), f"{answer} is no answer to {request}"
-                if answer.error is not None:
-                    self._on_unanswered(sent, answer.error, now_ms)
-                    return
-                for fetch in request.partitions:
-                    partition = self._partitions.get(fetch.target)
-                    result = answer.results.get(fetch.target)
-                    if partition is not None and partition.version == versions[fetch.target] and result is not None:
-                        self._on_result(node, fetch, partition, result, now_ms)
-            case _:
-                assert_never(request)
+    def _on_settled(self, settled: Answered[msg.Answer] | Unanswered) -> None:
+        sent = self.requests.take(settled.request_id)
+        if sent is None:
+            self.ignore(NotPending(settled.request_id))
+        elif isinstance(settled, Unanswered):
+            self._on_unanswered(sent.request, settled.reason)
+        else:
+            self._on_answer(sent, settled.answer)
 
-    def _on_result(
-        self, node: int | None, fetch: msg.PartitionFetch, at: _Partition, result: msg.PartitionResult, now_ms: int
-    ) -> None:
-        target = fetch.target
+    def _on_answer(self, sent: InFlight[msg.Request], answer: msg.Answer) -> None:
+        match sent.request, answer:
+            case FetchMetadata() as request, MetadataFetched():
+                self._on_metadata(request, answer)
+            case msg.Fetch() as request, msg.Fetched(error=None):
+                counts = [fetch for fetch in request.partitions if self._counts(fetch)]
+                for fetch in counts:
+                    if (result := answer.results.get(fetch.target)) is not None:
+                        self._on_result(sent.node, fetch.target, self.partitions[fetch.target], result)
+                if not counts:
+                    self.ignore(NotFetched(tuple(str(fetch.target) for fetch in request.partitions)))
+            case msg.Fetch() as request, msg.Fetched(error=str(error)):
+                self._on_unanswered(request, error)
+            case request, _:
+                raise TypeError(f"{answer} is no answer to {request}")
+
+    def _counts(self, fetch: msg.PartitionFetch) -> bool:
+        """Whether the partition has been asked for nothing else since."""
+        partition = self.partitions.get(fetch.target)
+        return partition is not None and partition.version == fetch.version
+
+    def _on_result(self, node: int | None, target: TopicPartition, at: Partition, result: msg.PartitionResult) -> None:
         if result.error is None and result.diverging_offset >= 0:
             message = f"its leader has those records only up to offset {result.diverging_offset}"
             self._fail(target, at, errors.TRUNCATED, message)
         elif result.error is None:
             self.trouble = None
-            at.attempts = 0
+            at.retry.attempts = 0
             if 0 <= result.preferred_replica != node:
-                at.replica, at.replica_until_ms = result.preferred_replica, now_ms + self.settings.replica_max_age_ms
+                at.replica = result.preferred_replica
+                at.replica_until_ms = self.now_ms + self.settings.replica_max_age_ms
             if result.size_bytes:
-                self._effects.append(msg.BufferRecords(target, at.position))
+                self.emit(msg.BufferRecords(target, at.position))
                 at.position, at.fetched_epoch = result.next_offset, result.last_epoch
                 at.buffered_bytes += result.size_bytes
-                self._partitions[target] = self._partitions.pop(target)  # the last in turn, so that none starves
+                self.partitions[target] = self.partitions.pop(target)  # the last in turn, so that none starves
         elif result.error == errors.OUT_OF_RANGE and at.replica is not None:
             at.replica = None  # a replica may lag its leader
-            self._retry(target, at, result.error, now_ms)
+            self._retry(target, at, result.error)
         elif result.error in errors.RETRIABLE:
             if result.error in errors.LOST_LEADER:
-                self._leaders.pop(target, None)
+                self.leaders.pop(target, None)
                 at.replica = None
-            self._retry(target, at, result.error, now_ms)
+            self._retry(target, at, result.error)
         else:
             self._fail(target, at, result.error)
 
-    def _on_metadata(self, request: msg.FetchMetadata, answer: msg.MetadataFetched, now_ms: int) -> None:
-        for target, partition in self._partitions.items():
+    def _on_metadata(self, request: FetchMetadata, answer: MetadataFetched) -> None:
+        for target, partition in self.partitions.items():
             if target in answer.leaders:
-                self._leaders[target] = answer.leaders[target]
+                self.leaders[target] = answer.leaders[target]
             elif (error := answer.errors.get(target.topic)) is not None and error not in errors.RETRIABLE:
                 self._fail(target, partition, error)
-        wanting = {target.topic for target in self._leaderless()}.intersection(request.topics)
+        wanting = {target.topic for target in self.leaderless()}.intersection(request.topics)
         if not wanting:
-            self._metadata_attempts = self._metadata_at_ms = 0
+            self.metadata_retry.reset()
             return
         self.trouble = min(f"{topic}: {answer.errors.get(topic, 'LEADER_NOT_AVAILABLE')}" for topic in wanting)
-        self._later(now_ms)
+        self.metadata_retry.later(self.settings, self.now_ms)
 
-    def _on_unanswered(
-        self, sent: tuple[int | None, msg.Request, dict[TopicPartition, int]], reason: str, now_ms: int
-    ) -> None:
-        _, request, versions = sent
+    def _on_unanswered(self, request: msg.Request, reason: str) -> None:
         self.trouble = reason
-        if isinstance(request, msg.FetchMetadata):
-            self._later(now_ms)
+        if isinstance(request, FetchMetadata):
+            self.metadata_retry.later(self.settings, self.now_ms)
             return
-        for target, version in versions.items():
-            self._leaders.pop(target, None)
-            partition = self._partitions.get(target)
+        for fetch in request.partitions:
+            self.leaders.pop(fetch.target, None)
+            partition = self.partitions.get(fetch.target)
             if partition is not None:
                 partition.replica = None
-                if partition.version == version:
-                    self._retry(target, partition, reason, now_ms)
+                if partition.version == fetch.version:
+                    self._retry(fetch.target, partition, reason)
 
-    def _retry(self, target: TopicPartition, partition: _Partition, reason: str, now_ms: int) -> None:
+    def _retry(self, target: TopicPartition, partition: Partition, reason: str) -> None:
         self.trouble = f"{target}: {reason}"
-        partition.attempts += 1
-        partition.retry_at_ms = now_ms + self._backoff_ms(partition.attempts)
+        partition.retry.later(self.settings, self.now_ms)
 
-    def _later(self, now_ms: int) -> None:
-        self._metadata_attempts += 1
-        self._metadata_at_ms = now_ms + self._backoff_ms(self._metadata_attempts)
-
-    def _fail(self, target: TopicPartition, partition: _Partition, error: str, message: str = "") -> None:
+    def _fail(self, target: TopicPartition, partition: Partition, error: str, message: str = "") -> None:
         if not partition.failed:
             partition.failed = True
-            self._effects.append(msg.FetchFailed(target, partition.position, error, message))
+            self.emit(msg.FetchFailed(target, partition.position, error, message))
 
-    def _backoff_ms(self, attempts: int) -> int:
-        """`retry.backoff.ms`, doubled with each attempt up to `retry.backoff.max.ms` (KIP-580)."""
-        return min(self.settings.retry_backoff_max_ms, self.settings.retry_backoff_ms << min(attempts - 1, 20))
-
-    def _send(self, now_ms: int) -> None:
-        topics = tuple(sorted({target.topic for target in self._leaderless()}))
-        asks = any(isinstance(request, msg.FetchMetadata) for _, request, _ in self._in_flight.values())
-        if topics and not asks and now_ms >= self._metadata_at_ms:
-            self._send_request(None, msg.FetchMetadata(topics), {})
-        buffered_bytes = sum(partition.buffered_bytes for partition in self._partitions.values())
+    def _send(self) -> None:
+        topics = tuple(sorted({target.topic for target in self.leaderless()}))
+        if topics and not self.requests.has(FetchMetadata) and self.now_ms >= self.metadata_retry.due_ms:
+            self._send_request(None, FetchMetadata(topics))
+        buffered_bytes = self.buffered_bytes
         if buffered_bytes >= self.settings.buffer_bytes:
             return
-        busy = {node for node, request, _ in self._in_flight.values() if isinstance(request, msg.Fetch)}
-        asked = {item for _, _, versions in self._in_flight.values() for item in versions.items()}
-        by_node: dict[int, list[TopicPartition]] = {}
-        for target, partition in self._partitions.items():
-            if self._is_wanted(partition) and now_ms >= partition.retry_at_ms and target in self._leaders:
-                node = self._node(target, partition, now_ms)
+        pending = list(self.requests.of(msg.Fetch))
+        busy = {node for node, _ in pending}
+        asked = {(fetch.target, fetch.version) for _, request in pending for fetch in request.partitions}
+        by_node: dict[int, list[msg.PartitionFetch]] = {}
+        for target, partition in self.partitions.items():
+            if partition.is_wanted and self.now_ms >= partition.retry.due_ms and target in self.leaders:
+                node = self.node_of(target)
                 if node not in busy and (target, partition.version) not in asked:
-                    by_node.setdefault(node, []).append(target)
+                    by_node.setdefault(node, []).append(self._fetch(target, partition))
         room_bytes = max(self.settings.buffer_bytes - buffered_bytes, self.settings.partition_max_bytes)
-        for node, targets in by_node.items():
-            fetches = tuple(
-                msg.PartitionFetch(
-                    target,
-                    self._partitions[target].position,
-                    self._leaders[target].epoch,
-                    self._partitions[target].fetched_epoch,
-                )
-                for target in targets
-            )
-            versions = {target: self._partitions[target].version for target in targets}
-            self._send_request(node, msg.Fetch(min(self.settings.max_bytes, room_bytes), fetches), versions)
+        for node, fetches in by_node.items():
+            self._send_request(node, msg.Fetch(min(self.settings.max_bytes, room_bytes), tuple(fetches)))
 
-    def _send_request(self, node: int | None, request: msg.Request, versions: dict[TopicPartition, int]) -> None:
-        self._last_id += 1
-        self._in_flight[self._last_id] = node, request, versions
-        self._effects.append(msg.SendRequest(self._last_id, node, request))
+    def _fetch(self, target: TopicPartition, at: Partition) -> msg.PartitionFetch:
+        return msg.PartitionFetch(target, at.position, self.leaders[target].epoch, at.fetched_epoch, at.version)
 
-    def _node(self, target: TopicPartition, partition: _Partition, now_ms: int) -> int:
-        if partition.replica is not None and now_ms < partition.replica_until_ms:
-            return partition.replica
-        return self._leaders[target].node
-
-    @staticmethod
-    def _is_wanted(partition: _Partition) -> bool:
-        return not partition.paused and not partition.failed
-
-    def _leaderless(self) -> list[TopicPartition]:
-        return [t for t, partition in self._partitions.items() if self._is_wanted(partition) and t not in self._leaders]
-
-    def _next_time_ms(self, now_ms: int) -> int | None:
-        times = [partition.retry_at_ms for partition in self._partitions.values() if self._is_wanted(partition)]
-        times += [self._metadata_at_ms] if self._leaderless() else []
-        return min((time_ms for time_ms in times if time_ms > now_ms), default=None)
+    def _send_request(self, node: int | None, request: msg.Request) -> None:
+        self.emit(SendRequest(self.requests.add(node, request), node, request))

@@ -8,8 +8,16 @@ offsets of a response.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from connectx.core.clients.messages import (
+    Answered,
+    FetchMetadata,
+    MetadataFetched,
+    SendRequest,
+    TimeReached,
+    Unanswered,
+)
 from connectx.model.ids import TopicPartition
 
 
@@ -69,25 +77,17 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeReached:
-    """The time that the last Step asked for, or any later time."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchMetadata:
-    """Ask any broker for the leaders of topics."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """One partition of a Fetch. `leader_epoch` and `fetched_epoch` are -1 if not known (KIP-320)."""
+    """One partition of a Fetch. `leader_epoch` and `fetched_epoch` are -1 if not known (KIP-320).
+
+    `version` is the partition's in the fetcher: an answer to an earlier one does not count.
+    """
 
     target: TopicPartition
     offset: int
     leader_epoch: int
     fetched_epoch: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +99,6 @@ class Fetch:
 
 
 Request = FetchMetadata | Fetch
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Node that leads a partition, and since which epoch."""
-
-    node: int
-    epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataFetched:
-    """Answer to FetchMetadata: partitions that have a leader, and errors of topics."""
-
-    leaders: Mapping[TopicPartition, Leader]
-    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,32 +132,7 @@ class Fetched:
 Answer = MetadataFetched | Fetched
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A request was answered."""
-
-    request_id: int
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A request gets no answer any more: its connection was cut, timed out, or could not be opened."""
-
-    request_id: int
-    reason: str = ""
-
-
-FetcherStimulus = FetchFrom | Forget | Pause | Resume | Taken | TimeReached | Answered | Unanswered
-
-
-@dataclass(frozen=True, slots=True)
-class SendRequest:
-    """Send on the connection to a node, which is opened if there is none; `node` None: any broker."""
-
-    request_id: int
-    node: int | None
-    request: Request
+FetcherStimulus = FetchFrom | Forget | Pause | Resume | Taken | TimeReached | Answered[Answer] | Unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +156,4 @@ class FetchFailed:
     message: str = ""
 
 
-FetcherEffect = SendRequest | BufferRecords | FetchFailed
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherStep:
-    """What follows from a stimulus: effects in order, and when TimeReached is due (None: not needed)."""
-
-    effects: tuple[FetcherEffect, ...]
-    wake_at_ms: int | None
+FetcherEffect = SendRequest[Request] | BufferRecords | FetchFailed

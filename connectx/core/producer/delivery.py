@@ -7,17 +7,18 @@ TransactionManager.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from connectx.core.by_value import ByValue
-from connectx.core.producer.errors import RETRIABLE, UNKNOWN_TOPIC
-from connectx.core.producer.messages import FOREVER_MS, Batch, MetadataFetched, ProducerSettings
+from connectx.core.clients.errors import UNKNOWN_TOPIC
+from connectx.core.clients.messages import MetadataFetched
+from connectx.core.clients.requests import backoff
+from connectx.core.producer.errors import RETRIABLE
+from connectx.core.producer.messages import FOREVER_MS, Batch, ProducerSettings
 from connectx.model.ids import TopicPartition
 
-_SEQUENCES = 2**31
-_PER_PARTITION_IN_FLIGHT = 5  # Kafka remembers that many batches of a producer and partition
+SEQUENCES = 2**31
+PER_PARTITION_IN_FLIGHT = 5  # Kafka remembers that many batches of a producer and partition
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class PartitionQueue:
     `recovering`: one at a time until Kafka has taken one.
     """
 
-    waiting: deque[Pending] = field(default_factory=deque)
+    waiting: list[Pending] = field(default_factory=list)
     in_flight: list[Pending] = field(default_factory=list)
     one_at_a_time: bool = False
     recovering: bool = False
@@ -55,7 +56,7 @@ class PartitionQueue:
         """Whether the first waiting batch may be sent now, as far as this partition goes."""
         if not self.waiting or self.waiting[0].splitting or now_ms < self.retry_at_ms:
             return False
-        return len(self.in_flight) < (1 if self.recovering or self.one_at_a_time else _PER_PARTITION_IN_FLIGHT)
+        return len(self.in_flight) < (1 if self.recovering or self.one_at_a_time else PER_PARTITION_IN_FLIGHT)
 
     def put_back(self, pending: Pending) -> None:
         """Let a batch wait in its old place again."""
@@ -63,15 +64,21 @@ class PartitionQueue:
         self.recovering = True
 
 
-class Delivery(ByValue):
-    """All batches of a producer. Methods that settle batches return their numbers."""
+@dataclass(slots=True)
+class Delivery:
+    """All batches of a producer. Methods that settle batches return their numbers.
 
-    def __init__(self, settings: ProducerSettings) -> None:
-        self._settings = settings
-        self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self.leaders: dict[TopicPartition, int] = {}
-        self._sequences: dict[TopicPartition, int] = {}
-        self._appended = 0
+    Attributes:
+        leaders: nodes.
+        sequences: of the next record of each partition.
+        appended: how many batches were.
+    """
+
+    settings: ProducerSettings
+    queues: dict[TopicPartition, PartitionQueue] = field(default_factory=dict)
+    leaders: dict[TopicPartition, int] = field(default_factory=dict)
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    appended: int = 0
 
     def is_empty(self) -> bool:
         """Whether no batch waits or is in flight."""
@@ -100,17 +107,17 @@ class Delivery(ByValue):
         for queue in self.queues.values():
             if queue.waiting:
                 times += [queue.retry_at_ms] if queue.retry_at_ms > now_ms else []
-                if self._settings.delivery_timeout_ms < FOREVER_MS:
-                    times.append(queue.waiting[0].appended_ms + self._settings.delivery_timeout_ms)
+                if self.settings.delivery_timeout_ms < FOREVER_MS:
+                    times.append(queue.waiting[0].appended_ms + self.settings.delivery_timeout_ms)
         return min(times, default=None)
 
     def append(self, batches: Iterable[Batch], now_ms: int) -> None:
         """Queue batches."""
         for batch in batches:
-            self._appended += 1
-            pending = Pending(batch, (self._appended,), now_ms)
+            self.appended += 1
+            pending = Pending(batch, (self.appended,), now_ms)
             if batch.target not in self.queues:
-                self.queues[batch.target] = PartitionQueue(one_at_a_time=self._settings.max_in_flight == 1)
+                self.queues[batch.target] = PartitionQueue(one_at_a_time=self.settings.max_in_flight == 1)
             self.queues[batch.target].waiting.append(pending)
 
     def next_requests(
@@ -127,7 +134,7 @@ class Delivery(ByValue):
             if target in self.leaders and queue.is_sendable(now_ms) and may_send(target):
                 by_node.setdefault(self.leaders[target], []).append(target)
         for node, targets in by_node.items():
-            for _ in range(in_flight.get(node, 0), self._settings.max_in_flight):
+            for _ in range(in_flight.get(node, 0), self.settings.max_in_flight):
                 taken = self._take(targets, now_ms)
                 if not taken:
                     break
@@ -141,15 +148,15 @@ class Delivery(ByValue):
             if not queue.is_sendable(now_ms):
                 continue
             pending = queue.waiting[0]
-            if taken and size_bytes + pending.batch.size_bytes > self._settings.max_request_size_bytes:
+            if taken and size_bytes + pending.batch.size_bytes > self.settings.max_request_size_bytes:
                 continue
             size_bytes += pending.batch.size_bytes
-            queue.waiting.popleft()
+            queue.waiting.pop(0)
             queue.in_flight.append(pending)
             pending.attempts += 1
-            if self._settings.idempotent and pending.sequence < 0:
-                pending.sequence = self._sequences.get(target, 0)
-                self._sequences[target] = (pending.sequence + pending.batch.records) % _SEQUENCES
+            if self.settings.idempotent and pending.sequence < 0:
+                pending.sequence = self.sequences.get(target, 0)
+                self.sequences[target] = (pending.sequence + pending.batch.records) % SEQUENCES
             taken.append(pending)
             self.queues[target] = self.queues.pop(target)  # the last in turn, so that no partition starves
         return taken
@@ -174,7 +181,7 @@ class Delivery(ByValue):
         queue = self.queues[target]
         queue.put_back(pending)
         if backoff_ms is None:
-            backoff_ms = backoff(self._settings, pending.attempts)
+            backoff_ms = backoff(self.settings, pending.attempts)
         queue.retry_at_ms = max(queue.retry_at_ms, now_ms + backoff_ms)
 
     def is_first(self, target: TopicPartition, number: int) -> bool:
@@ -190,15 +197,16 @@ class Delivery(ByValue):
             pending.splitting = True
             self.queues[target].put_back(pending)
 
-    def replace(self, number: int, parts: Iterable[Batch]) -> None:
-        """Put the parts of a batch in its place; together they have its sequence numbers."""
+    def replace(self, number: int, parts: Iterable[Batch]) -> bool:
+        """Put the parts of a batch in its place; together they have its sequence numbers. False if it is gone."""
         for queue in self.queues.values():
             for position, whole in enumerate(queue.waiting):
                 if whole.batch.number == number and whole.splitting:
                     del queue.waiting[position]
                     for piece in reversed(_pieces(whole, parts)):
                         queue.waiting.insert(position, piece)
-                    return
+                    return True
+        return False
 
     def forget_leader(self, target: TopicPartition) -> None:
         """The leader may have moved: ask before the next attempt."""
@@ -229,34 +237,34 @@ class Delivery(ByValue):
 
     def expired(self, now_ms: int) -> list[Pending]:
         """Remove waiting batches that are older than `delivery.timeout.ms`."""
-        if self._settings.delivery_timeout_ms >= FOREVER_MS:
+        if self.settings.delivery_timeout_ms >= FOREVER_MS:
             return []
         found: list[Pending] = []
         for target in list(self.queues):
             queue = self.queues[target]
-            while queue.waiting and now_ms >= queue.waiting[0].appended_ms + self._settings.delivery_timeout_ms:
-                found.append(queue.waiting.popleft())
+            while queue.waiting and now_ms >= queue.waiting[0].appended_ms + self.settings.delivery_timeout_ms:
+                found.append(queue.waiting.pop(0))
             self._drop_if_empty(target)
         return found
 
     def forget_sequences(self) -> None:
         """A new producer id or epoch: every partition begins at 0."""
-        self._sequences.clear()
+        self.sequences.clear()
         for queue in self.queues.values():
             for pending in queue.waiting:
                 pending.sequence = -1
 
     def next_sequence(self, target: TopicPartition) -> int:
         """Sequence of the next record of a partition."""
-        return self._sequences.get(target, 0)
+        return self.sequences.get(target, 0)
 
     def advance(self, target: TopicPartition, records: int) -> None:
         """Count records of a partition that were sent by another process, or before this one."""
-        self._sequences[target] = (self.next_sequence(target) + records) % _SEQUENCES
+        self.sequences[target] = (self.next_sequence(target) + records) % SEQUENCES
 
     def learn(self, metadata: MetadataFetched, now_ms: int) -> list[tuple[Pending, str]]:
         """Take in leaders; returns batches of topics that are missing for too long or not allowed, with the error."""
-        self.leaders.update(metadata.leaders)
+        self.leaders.update((target, leader.node) for target, leader in metadata.leaders.items())
         answered = {target.topic for target in (*metadata.leaders, *metadata.leaderless)}
         refused: list[tuple[Pending, str]] = []
         for target in self.waiting_partitions():
@@ -274,7 +282,7 @@ class Delivery(ByValue):
             self.leaders.pop(target, None)
             if queue.missing_since_ms is None:
                 queue.missing_since_ms = now_ms
-            is_missing = error == UNKNOWN_TOPIC and now_ms - queue.missing_since_ms >= self._settings.unknown_topic_ms
+            is_missing = error == UNKNOWN_TOPIC and now_ms - queue.missing_since_ms >= self.settings.unknown_topic_ms
             if is_missing or error not in RETRIABLE:
                 refused += [(pending, error) for pending in queue.waiting]
                 queue.waiting.clear()
@@ -298,10 +306,5 @@ def _pieces(whole: Pending, parts: Iterable[Batch]) -> list[Pending]:
     sequence = whole.sequence
     for index, part in enumerate(parts):
         pieces.append(Pending(part, (*whole.place, index), whole.appended_ms, sequence))
-        sequence = (sequence + part.records) % _SEQUENCES if sequence >= 0 else -1
+        sequence = (sequence + part.records) % SEQUENCES if sequence >= 0 else -1
     return pieces
-
-
-def backoff(settings: ProducerSettings, attempts: int) -> int:
-    """Milliseconds before the next attempt: `retry.backoff.ms`, doubled up to `retry.backoff.max.ms` (KIP-580)."""
-    return min(settings.retry_backoff_max_ms, settings.retry_backoff_ms << min(max(0, attempts - 1), 20))

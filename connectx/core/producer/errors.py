@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from connectx.core.clients import errors as clients
+
 DELIVERY_TIMEOUT: Final = "DELIVERY_TIMEOUT"
 PURGED: Final = "PURGED"
-UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
 OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 CONCURRENT: Final = "CONCURRENT_TRANSACTIONS"
 NOTHING_OPEN: Final = "INVALID_TXN_STATE"
@@ -29,7 +30,7 @@ FATAL: Final = FENCED | {
     "CLUSTER_AUTHORIZATION_FAILED",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "INVALID_PRODUCER_ID_MAPPING",
-    "UNSUPPORTED_VERSION",
+    clients.UNSUPPORTED,
 }
 """Errors of a batch that end a transactional producer."""
 
@@ -41,26 +42,11 @@ A batch is out of order after one that was refused: its sequence has a gap befor
 
 TOO_LARGE: Final = frozenset({"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 
-_LOST_LEADER: Final = frozenset(
-    {
-        "NOT_LEADER_FOR_PARTITION",
-        "NOT_LEADER_OR_FOLLOWER",
-        "LEADER_NOT_AVAILABLE",
-        "FENCED_LEADER_EPOCH",
-        "UNKNOWN_LEADER_EPOCH",
-        "REPLICA_NOT_AVAILABLE",
-        "KAFKA_STORAGE_ERROR",
-        "NETWORK_EXCEPTION",
-        "UNKNOWN_TOPIC_ID",
-        UNKNOWN_TOPIC,
-    }
-)
-
 COORDINATOR: Final = frozenset({"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
 """The coordinator has to be found again."""
 
 RETRIABLE: Final = (
-    _LOST_LEADER
+    clients.RETRIABLE
     | COORDINATOR
     | {
         CONCURRENT,
@@ -68,12 +54,5 @@ RETRIABLE: Final = (
         "CORRUPT_MESSAGE",
         "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "REQUEST_TIMED_OUT",
-        "THROTTLING_QUOTA_EXCEEDED",
     }
 )
-
-
-def needs_metadata(error: str | None) -> bool:
-    """Whether the partition may have another leader now."""
-    return error in _LOST_LEADER

@@ -7,10 +7,18 @@ requests to send and the outcome of batches. Record bytes never come here: a bat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from connectx.core.clients.messages import (
+    Answered,
+    FetchMetadata,
+    MetadataFetched,
+    SendRequest,
+    TimeReached,
+    Unanswered,
+)
 from connectx.core.moves import Moves
 from connectx.model.ids import TopicPartition
 
@@ -40,7 +48,7 @@ class ProducerSettings:
     unknown_topic_ms: int = 60_000
 
 
-class ProducerState(StrEnum):
+class ProducerPhase(StrEnum):
     """Where a producer is."""
 
     NEW = "new"
@@ -54,33 +62,33 @@ class ProducerState(StrEnum):
     FAILED = "failed"
 
 
-PRODUCER_MOVES: Final[Moves[ProducerState]] = {
-    # Initialize; a producer without producer ids is ready with it. Borrow: the transaction of another one is open.
-    ProducerState.NEW: frozenset({ProducerState.INITIALIZING, ProducerState.READY, ProducerState.OPEN}),
+PRODUCER_MOVES: Final[Moves[ProducerPhase]] = {
+    # INITIALIZE; a producer without producer ids is ready with it. Borrow: the transaction of another one is open.
+    ProducerPhase.NEW: frozenset({ProducerPhase.INITIALIZING, ProducerPhase.READY, ProducerPhase.OPEN}),
     # The producer id was granted.
-    ProducerState.INITIALIZING: frozenset({ProducerState.READY, ProducerState.FAILED}),
-    # BeginTransaction. RENEWING without transactions: a batch with a sequence was refused, which leaves a gap.
-    ProducerState.READY: frozenset({ProducerState.OPEN, ProducerState.RENEWING, ProducerState.FAILED}),
+    ProducerPhase.INITIALIZING: frozenset({ProducerPhase.READY, ProducerPhase.FAILED}),
+    # BEGIN. RENEWING without transactions: a batch with a sequence was refused, which leaves a gap.
+    ProducerPhase.READY: frozenset({ProducerPhase.OPEN, ProducerPhase.RENEWING, ProducerPhase.FAILED}),
     # REFUSED: a batch was, or the producer was purged.
-    ProducerState.OPEN: frozenset(
-        {ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.REFUSED, ProducerState.FAILED}
+    ProducerPhase.OPEN: frozenset(
+        {ProducerPhase.COMMITTING, ProducerPhase.ABORTING, ProducerPhase.REFUSED, ProducerPhase.FAILED}
     ),
-    ProducerState.REFUSED: frozenset({ProducerState.ABORTING, ProducerState.FAILED}),
+    ProducerPhase.REFUSED: frozenset({ProducerPhase.ABORTING, ProducerPhase.FAILED}),
     # REFUSED only before EndTxn was sent. RENEWING: protocol 1, and a request stayed unanswered or failed.
-    ProducerState.COMMITTING: frozenset(
+    ProducerPhase.COMMITTING: frozenset(
         {
-            ProducerState.READY,
-            ProducerState.RENEWING,
-            ProducerState.REFUSED,
-            ProducerState.ABORTING,
-            ProducerState.FAILED,
+            ProducerPhase.READY,
+            ProducerPhase.RENEWING,
+            ProducerPhase.REFUSED,
+            ProducerPhase.ABORTING,
+            ProducerPhase.FAILED,
         }
     ),
     # RENEWING: always with protocol 1, since a late batch could join the next transaction of the same epoch.
-    ProducerState.ABORTING: frozenset({ProducerState.READY, ProducerState.RENEWING, ProducerState.FAILED}),
-    ProducerState.RENEWING: frozenset({ProducerState.READY, ProducerState.FAILED}),
+    ProducerPhase.ABORTING: frozenset({ProducerPhase.READY, ProducerPhase.RENEWING, ProducerPhase.FAILED}),
+    ProducerPhase.RENEWING: frozenset({ProducerPhase.READY, ProducerPhase.FAILED}),
     # A new producer has to be made.
-    ProducerState.FAILED: frozenset(),
+    ProducerPhase.FAILED: frozenset(),
 }
 """States that may follow each other."""
 
@@ -126,14 +134,19 @@ class Loan:
     sequences: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Initialize:
+class Call(StrEnum):
+    """A call of the application that carries nothing else."""
+
+    INITIALIZE = "initialize"
     """Get a producer id. With a transactional id this fences every older producer of it. In NEW only."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeginTransaction:
+    BEGIN = "begin"
     """Open a transaction. In READY only; Kafka learns of it with the first batch."""
+    COMMIT = "commit"
+    """Commit once every batch is acknowledged. In OPEN only; again while COMMITTING it changes nothing."""
+    ABORT = "abort"
+    """Drop what is queued, and abort once no request is in flight. In OPEN, REFUSED, or COMMITTING before EndTxn."""
+    PURGE = "purge"
+    """Drop what is queued and retry nothing; an open transaction can only be aborted afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +154,6 @@ class Append:
     """Queue batches, in order per partition. Outside OPEN, or READY without transactions, they are dropped."""
 
     batches: tuple[Batch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTransaction:
-    """Commit once every batch is acknowledged. In OPEN only; again while COMMITTING it changes nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class AbortTransaction:
-    """Drop what is queued, and abort once no request is in flight. In OPEN, REFUSED, or COMMITTING before EndTxn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ class Refuse:
 class Lend:
     """Let other processes send to these partitions in the open transaction.
 
-    In OPEN only, with every batch settled. The loan is there once `ProducerCore.loan` is; until Returned, nothing may
+    In OPEN only, with every batch settled. The loan is there once the `loan` of a step is; until Returned, nothing may
     be appended and only an abort ends the transaction.
     """
 
@@ -188,17 +191,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Borrow:
-    """Send with the loan of another producer. In NEW only, instead of Initialize.
+    """Send with the loan of another producer. In NEW only, instead of INITIALIZE.
 
     The transaction is open afterwards. A borrower neither begins nor ends one.
     """
 
     loan: Loan
-
-
-@dataclass(frozen=True, slots=True)
-class Purge:
-    """Drop what is queued and retry nothing; an open transaction can only be aborted afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +208,10 @@ class BatchSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeReached:
-    """The time that the last Step asked for, or any later time."""
-
-
-@dataclass(frozen=True, slots=True)
 class FindCoordinator:
     """Ask any broker for the coordinator, and that node for the cluster's finalized `transaction.version`."""
 
     transactional_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class FetchMetadata:
-    """Ask any broker for the leaders of topics."""
-
-    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,19 +279,6 @@ class CoordinatorFound:
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataFetched:
-    """Answer to FetchMetadata; also a stimulus by itself, when the driver has asked for its own purposes.
-
-    `leaders` has partitions with a leader, and `leaderless` those that exist without one. `errors` has topics that
-    Kafka does not know or does not show.
-    """
-
-    leaders: Mapping[TopicPartition, int]
-    errors: Mapping[str, str] = field(default_factory=dict)
-    leaderless: frozenset[TopicPartition] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class ProducerIdGranted:
     """Answer to InitProducerId."""
 
@@ -350,26 +323,6 @@ Answer = CoordinatorFound | MetadataFetched | ProducerIdGranted | PartitionsAdde
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A request was answered on the connection that it was sent on."""
-
-    request_id: int
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A request gets no answer any more: its connection was cut, timed out, or could not be opened.
-
-    `sent` is False only if no byte of it can have left. A request that was sent may still arrive at any later time.
-    """
-
-    request_id: int
-    sent: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class AuthenticationFailed:
     """A broker does not accept the credentials: the producer ends (Java: AuthenticationException)."""
 
@@ -377,35 +330,19 @@ class AuthenticationFailed:
 
 
 ProducerStimulus = (
-    Initialize
-    | BeginTransaction
+    Call
     | Append
-    | CommitTransaction
-    | AbortTransaction
     | Refuse
     | Lend
     | Returned
     | Borrow
-    | Purge
     | BatchSplit
     | TimeReached
-    | Answered
+    | Answered[Answer]
     | Unanswered
     | AuthenticationFailed
     | MetadataFetched
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SendRequest:
-    """Send on the connection to a node, which is opened if there is none; `node` None: any broker.
-
-    Requests to one node keep their order. Each gets one Answered or Unanswered.
-    """
-
-    request_id: int
-    node: int | None
-    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,12 +374,24 @@ class SplitBatch:
     number: int
 
 
-ProducerEffect = SendRequest | BatchDelivered | BatchRefused | BatchDropped | SplitBatch
+ProducerEffect = SendRequest[Request] | BatchDelivered | BatchRefused | BatchDropped | SplitBatch
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerStep:
-    """What follows from a stimulus: effects in order, and when TimeReached is due (None: not needed)."""
+class ProducerView:
+    """What a driver may know of its producer.
 
-    effects: tuple[ProducerEffect, ...]
-    wake_at_ms: int | None
+    Attributes:
+        epoch: of the open or next transaction; -1 without.
+        refusal: why the open transaction cannot commit.
+        failure: why the producer has FAILED.
+        loan: what was lent, once borrowers may send; None before, and when nothing is lent.
+        may_arrive_late: whether a request of this epoch stayed unanswered.
+    """
+
+    phase: ProducerPhase = ProducerPhase.NEW
+    epoch: int = -1
+    refusal: Failure | None = None
+    failure: Failure | None = None
+    loan: Loan | None = None
+    may_arrive_late: bool = False

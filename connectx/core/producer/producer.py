@@ -30,276 +30,272 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from connectx.core.by_value import ByValue
+from connectx.core.clients.errors import LOST_LEADER, UNKNOWN
+from connectx.core.clients.messages import (
+    Answered,
+    ClientStep,
+    FetchMetadata,
+    MetadataFetched,
+    SendRequest,
+    TimeReached,
+    Unanswered,
+)
+from connectx.core.clients.requests import InFlight
+from connectx.core.ignored import NoChange, NotPending
 from connectx.core.moves import moved
-from connectx.core.producer import errors
+from connectx.core.producer import errors, invariants
 from connectx.core.producer import messages as msg
-from connectx.core.producer.delivery import Delivery, Pending
-from connectx.core.producer.messages import ProducerState as State
-from connectx.core.producer.requests import InFlight, RequestsInFlight, Retry
+from connectx.core.producer.delivery import Pending
+from connectx.core.producer.messages import ProducerPhase as Phase
+from connectx.core.producer.state import ProducerState
+from connectx.core.rules import BrokenRule, Marks
 from connectx.model.ids import TopicPartition
 
 _CONCURRENT_BACKOFF_MS = 20  # the last transaction's markers are being written (Java: ADD_PARTITIONS_RETRY_BACKOFF_MS)
 # An earlier batch of the partition has failed: it is sent first, and alone.
 _BACKOFFS_MS = {errors.CONCURRENT: _CONCURRENT_BACKOFF_MS, errors.OUT_OF_ORDER: 0}
-_UNKNOWN_ERROR = "UNKNOWN_SERVER_ERROR"
 _UNKNOWN_ERROR_ATTEMPTS = 10
 _FENCED_ABORT_ATTEMPTS = 10
-_EMPTIED_BY_ABORT = (State.REFUSED, State.ABORTING)
+_EMPTIED_BY_ABORT = (Phase.REFUSED, Phase.ABORTING)
 
 
-class ProducerCore(ByValue):
-    """One producer.
+class ProducerCore(ProducerState):
+    """One producer."""
 
-    Attributes:
-        producer_id, epoch: -1 without; those of the open or next transaction.
-        refusal: why the open transaction cannot commit.
-        failure: why the producer has FAILED.
-    """
+    __slots__ = ()
 
-    def __init__(self, settings: msg.ProducerSettings) -> None:
-        self.settings = settings
-        self.state = State.NEW
-        self.producer_id = -1
-        self.epoch = -1
-        self.refusal: msg.Failure | None = None
-        self.failure: msg.Failure | None = None
-        self._delivery = Delivery(settings)
-        self._requests = RequestsInFlight()
-        self._effects: list[msg.ProducerEffect] = []
-        self._purged = False
-        self._coordinator: int | None = None
-        self._transaction_version = 0
-        self._protocol = 1  # of the open transaction
-        self._coordinator_retry = Retry(settings)
-        self._metadata_retry = Retry(settings)
-        self._added: set[TopicPartition] = set()
-        self._may_be_open = False  # Kafka may know of the transaction
-        self._is_ending = False  # EndTxn was sent
-        self._may_have_ended = False  # by an EndTxn whose outcome is unknown
-        self._may_arrive_late = False
-        self._was_acknowledged = False  # a batch of the open transaction
-        self._lent: tuple[TopicPartition, ...] = ()
-        self._borrows = False
+    def handle(self, stimulus: msg.ProducerStimulus, now_ms: int) -> ClientStep[msg.ProducerEffect]:
+        """Take in a stimulus; times only grow. The step shows a ProducerView."""
+        step = self.take(stimulus, now_ms, self._on_stimulus)
+        return ClientStep(step.transitions, step.effects, step.ignored, self._view(), self.next_time_ms())
 
-    def handle(self, stimulus: msg.ProducerStimulus, now_ms: int) -> msg.ProducerStep:
-        """Take in a stimulus; times only grow. Late answers and calls that the state does not allow change nothing."""
+    def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
+        """Return the rules that do not hold between two steps; `before` are the `marks` from before the last one."""
+        return invariants.broken_by(self, before)
+
+    def marks(self) -> Marks:
+        """Return the values that never go back, for `check` after the next step."""
+        return invariants.marks_of(self)
+
+    def _on_stimulus(self, stimulus: msg.ProducerStimulus) -> None:
         match stimulus:
-            case msg.Initialize():
-                if self.state is State.NEW:
-                    self._move(State.INITIALIZING if self.settings.idempotent else State.READY)
-            case msg.BeginTransaction():
-                self._begin()
+            case msg.Call():
+                self._on_call(stimulus)
             case msg.Append(batches):
-                self._append(batches, now_ms)
-            case msg.CommitTransaction():
-                if self.state is State.OPEN and not self._lent and not self._borrows:
-                    self._move(State.COMMITTING)
-            case msg.AbortTransaction():
-                self._abort()
+                self._append(batches)
             case msg.Refuse(failure):
-                if self.state is State.OPEN:
+                if self._may(stimulus, self.phase is Phase.OPEN):
                     self._refuse_transaction(failure)
             case msg.Lend(targets):
-                if self.state is State.OPEN and self.is_idle and not self._borrows:
-                    self._lent, self._may_be_open = targets, True
+                if self._may(stimulus, self.phase is Phase.OPEN and self.delivery.is_empty() and not self.borrows):
+                    self.lent, self.may_be_open = targets, True
             case msg.Returned():
-                self._on_returned(stimulus)
+                if self._may(stimulus, bool(self.lent)):
+                    self._on_returned(stimulus)
             case msg.Borrow(loan):
-                if self.state is State.NEW:
+                if self._may(stimulus, self.phase is Phase.NEW):
                     self._borrow(loan)
-            case msg.Purge():
-                self._purge()
             case msg.BatchSplit(number, parts):
-                self._delivery.replace(number, parts)
-            case msg.MetadataFetched():
-                self._on_metadata(stimulus, now_ms)
-            case msg.Answered(request_id, answer):
-                if (sent := self._requests.take(request_id)) is not None:
-                    self._on_answer(sent, answer, now_ms)
-            case msg.Unanswered():
-                self._on_unanswered(stimulus, now_ms)
+                self._may(stimulus, self.delivery.replace(number, parts))
+            case MetadataFetched():
+                self._on_metadata(stimulus)
+            case Answered() | Unanswered():
+                self._on_settled(stimulus)
             case msg.AuthenticationFailed(reason):
-                self._fail(msg.Failure(errors.AUTHENTICATION, "connect", reason))
-            case msg.TimeReached():
+                if self._may(stimulus, self.phase is not Phase.FAILED):
+                    self._fail(msg.Failure(errors.AUTHENTICATION, "connect", reason))
+            case TimeReached():
                 pass
             case _:
                 assert_never(stimulus)
-        self._advance(now_ms)
-        effects, self._effects = tuple(self._effects), []
-        return msg.ProducerStep(effects, self._next_time_ms(now_ms))
+        self._advance()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether every batch is settled."""
-        return self._delivery.is_empty()
+    def _on_call(self, call: msg.Call) -> None:
+        match call:
+            case msg.Call.INITIALIZE:
+                if self._may(call, self.phase is Phase.NEW):
+                    self._move(Phase.INITIALIZING if self.settings.idempotent else Phase.READY)
+            case msg.Call.BEGIN:
+                if self._may(call, self.phase is Phase.READY and self.settings.transactional_id is not None):
+                    self._begin()
+            case msg.Call.COMMIT:
+                if self._may(call, self.phase is Phase.OPEN and not self.lent and not self.borrows):
+                    self._move(Phase.COMMITTING)
+            case msg.Call.ABORT:
+                if self._may(call, self._may_abort() and not self.borrows):
+                    self._abort()
+            case msg.Call.PURGE:
+                if self._may(call, not self.purged):
+                    self._purge()
+            case _:
+                assert_never(call)
 
-    @property
-    def loan(self) -> msg.Loan | None:
-        """What was lent, once borrowers may send; None before, and when nothing is lent."""
-        added = self._protocol == 2 or self._added.issuperset(self._lent)
-        if not self._lent or not added or self.state is not State.OPEN:
-            return None
-        sequences = {target: self._delivery.next_sequence(target) for target in self._lent}
-        return msg.Loan(self.producer_id, self.epoch, self._protocol, sequences)
+    def _may(self, stimulus: object, is_allowed: bool) -> bool:
+        """Whether a call is taken; one that is not changes nothing."""
+        if not is_allowed:
+            name = str(stimulus) if isinstance(stimulus, msg.Call) else type(stimulus).__name__
+            self.ignore(NoChange(name, self.phase))
+        return is_allowed
 
-    @property
-    def may_arrive_late(self) -> bool:
-        """Whether a request of this epoch stayed unanswered."""
-        return self._may_arrive_late
+    def _may_abort(self) -> bool:
+        is_before_its_end = self.phase is Phase.COMMITTING and not self.is_ending
+        return self.phase in (Phase.OPEN, Phase.REFUSED) or is_before_its_end
+
+    def _view(self) -> msg.ProducerView:
+        return msg.ProducerView(self.phase, self.epoch, self.refusal, self.failure, self.loan, self.may_arrive_late)
 
     def _begin(self) -> None:
-        if self.state is State.READY and self.settings.transactional_id is not None:
-            self._move(State.OPEN)
-            self.refusal = None
-            self._protocol = 2 if self._transaction_version >= 2 else 1
-            self._may_be_open = self._is_ending = self._may_have_ended = self._was_acknowledged = False
-            self._lent = ()
-            self._coordinator_retry.reset()
-            self._added.clear()
-            if self._purged:
-                self._refuse_transaction(msg.Failure(errors.PURGED, "begin a transaction"))
+        self._move(Phase.OPEN)
+        self.refusal = None
+        self.protocol = 2 if self.transaction_version >= 2 else 1
+        self.may_be_open = self.is_ending = self.may_have_ended = self.was_acknowledged = False
+        self.lent = ()
+        self.coordinator_retry.reset()
+        self.added.clear()
+        if self.purged:
+            self._refuse_transaction(msg.Failure(errors.PURGED, "begin a transaction"))
 
-    def _append(self, batches: Iterable[msg.Batch], now_ms: int) -> None:
+    def _append(self, batches: tuple[msg.Batch, ...]) -> None:
         transactional = self.settings.transactional_id is not None
-        takes = self.state is State.OPEN if transactional else self.state in (State.READY, State.RENEWING)
-        if self._lent or (self._borrows and not self._added.issuperset(batch.target for batch in batches)):
+        takes = self.phase is Phase.OPEN if transactional else self.phase in (Phase.READY, Phase.RENEWING)
+        if self.lent or (self.borrows and not self.added.issuperset(batch.target for batch in batches)):
             raise ValueError("a lender and its borrowers send to different partitions")
-        if takes and not self._purged:
-            self._delivery.append(batches, now_ms)
+        if takes and not self.purged:
+            self.delivery.append(batches, self.now_ms)
         else:
-            self._effects += [msg.BatchDropped(batch.number) for batch in batches]
+            self.emit(*(msg.BatchDropped(batch.number) for batch in batches))
 
     def _on_returned(self, returned: msg.Returned) -> None:
-        if not self._lent:
-            return
         for target, records in returned.records.items():
-            self._delivery.advance(target, records)
-        self._was_acknowledged |= any(returned.records.values())
-        self._may_arrive_late |= returned.may_arrive_late or returned.failure is not None
-        self._lent = ()
+            self.delivery.advance(target, records)
+        self.was_acknowledged |= any(returned.records.values())
+        self.may_arrive_late |= returned.may_arrive_late or returned.failure is not None
+        self.lent = ()
         if returned.failure is not None:
             self._refuse_transaction(returned.failure)
 
     def _borrow(self, loan: msg.Loan) -> None:
-        self._move(State.OPEN)
-        self.producer_id, self.epoch, self._protocol = loan.producer_id, loan.epoch, loan.protocol
-        self._added = set(loan.sequences)
-        self._borrows = True
+        self._move(Phase.OPEN)
+        self.producer_id, self.epoch, self.protocol = loan.producer_id, loan.epoch, loan.protocol
+        self.added = set(loan.sequences)
+        self.borrows = True
         for target, sequence in loan.sequences.items():
-            self._delivery.advance(target, sequence)
+            self.delivery.advance(target, sequence)
 
     def _abort(self) -> None:
-        if self._borrows:
-            return
-        if self._lent:
+        if self.lent:
             self._on_returned(msg.Returned({}, may_arrive_late=True))
-        if self.state in (State.OPEN, State.REFUSED) or (self.state is State.COMMITTING and not self._is_ending):
-            self._move(State.ABORTING)
-            self._drop(self._delivery.drop_waiting())
+        self._move(Phase.ABORTING)
+        self._drop(self.delivery.drop_waiting())
 
     def _purge(self) -> None:
-        self._purged = True
-        if self.state is State.OPEN or (self.state is State.COMMITTING and not self._is_ending):
+        self.purged = True
+        if self.phase is not Phase.REFUSED and self._may_abort():
             self._refuse_transaction(msg.Failure(errors.PURGED, "commit the transaction"))
-        self._drop(self._delivery.drop_waiting())
+        self._drop(self.delivery.drop_waiting())
 
-    def _on_answer(self, sent: InFlight, answer: object, now_ms: int) -> None:
+    def _on_settled(self, settled: Answered[msg.Answer] | Unanswered) -> None:
+        sent = self.requests.take(settled.request_id)
+        if sent is None:
+            self.ignore(NotPending(settled.request_id))
+        elif isinstance(settled, Unanswered):
+            self._on_unanswered(sent, settled)
+        else:
+            self._on_answer(sent, settled.answer)
+
+    def _on_answer(self, sent: InFlight[msg.Request], answer: object) -> None:
         match sent.request, answer:
             case msg.FindCoordinator(), msg.CoordinatorFound():
-                self._on_coordinator(answer, now_ms)
-            case msg.FetchMetadata(), msg.MetadataFetched():
-                self._on_metadata(answer, now_ms)
+                self._on_coordinator(answer)
+            case FetchMetadata(), MetadataFetched():
+                self._on_metadata(answer)
             case msg.InitProducerId(), msg.ProducerIdGranted():
-                self._on_producer_id(answer, now_ms)
+                self._on_producer_id(answer)
             case msg.AddPartitions(), msg.PartitionsAdded():
-                self._on_partitions_added(answer, now_ms)
+                self._on_partitions_added(answer)
             case msg.EndTransaction() as request, msg.TransactionEnded():
-                self._on_ended(request, answer, now_ms)
+                self._on_ended(request, answer)
             case msg.Produce() as request, msg.Produced():
                 for batch in request.batches:
-                    result = answer.results.get(batch.number, msg.BatchResult(_UNKNOWN_ERROR))
-                    self._may_be_open |= result.error != errors.CONCURRENT
-                    self._on_result(batch, result, now_ms)
+                    result = answer.results.get(batch.number, msg.BatchResult(UNKNOWN))
+                    self.may_be_open |= result.error != errors.CONCURRENT
+                    self._on_result(batch, result)
             case request, _:
                 raise TypeError(f"{answer} is no answer to {request}")
 
-    def _on_unanswered(self, lost: msg.Unanswered, now_ms: int) -> None:
-        sent = self._requests.take(lost.request_id)
-        if sent is None:
-            return
+    def _on_unanswered(self, sent: InFlight[msg.Request], lost: Unanswered) -> None:
         match sent.request:
-            case msg.FetchMetadata():
-                self._metadata_retry.later(now_ms)
+            case FetchMetadata():
+                self.metadata_retry.later(self.settings, self.now_ms)
             case msg.Produce() as request:
-                self._may_arrive_late |= lost.sent
-                self._may_be_open |= lost.sent
+                self.may_arrive_late |= lost.sent
+                self.may_be_open |= lost.sent
                 for batch in request.batches:
-                    self._delivery.forget_leader(batch.target)
-                    self._retry_batch(batch, now_ms, None)
+                    self.delivery.forget_leader(batch.target)
+                    self._retry_batch(batch, None)
             case msg.FindCoordinator():
-                self._coordinator_retry.later(now_ms)
+                self.coordinator_retry.later(self.settings, self.now_ms)
             case msg.InitProducerId() | msg.AddPartitions() | msg.EndTransaction() as request:
-                self._may_arrive_late |= lost.sent
-                self._may_have_ended |= lost.sent and isinstance(request, msg.EndTransaction)
-                self._coordinator = None
-                self._coordinator_retry.later(now_ms)
+                self.may_arrive_late |= lost.sent
+                self.may_have_ended |= lost.sent and isinstance(request, msg.EndTransaction)
+                self.coordinator = None
+                self.coordinator_retry.later(self.settings, self.now_ms)
             case _ as never:
                 assert_never(never)
 
-    def _on_coordinator(self, answer: msg.CoordinatorFound, now_ms: int) -> None:
+    def _on_coordinator(self, answer: msg.CoordinatorFound) -> None:
         if answer.error is None:
-            self._coordinator, self._transaction_version = answer.node, answer.transaction_version
-            self._coordinator_retry.reset()
+            self.coordinator, self.transaction_version = answer.node, answer.transaction_version
+            self.coordinator_retry.reset()
         else:
-            self._on_coordinator_error(answer.error, "find the transaction coordinator", now_ms)
+            self._on_coordinator_error(answer.error, "find the transaction coordinator")
 
-    def _on_producer_id(self, answer: msg.ProducerIdGranted, now_ms: int) -> None:
-        if self.state not in (State.INITIALIZING, State.RENEWING):
+    def _on_producer_id(self, answer: msg.ProducerIdGranted) -> None:
+        if self.phase not in (Phase.INITIALIZING, Phase.RENEWING):
             return
         if answer.error is not None:
-            self._on_coordinator_error(answer.error, "initialise transactions", now_ms)
+            self._on_coordinator_error(answer.error, "initialise transactions")
             return
         self._adopt(answer.producer_id, answer.epoch)
-        self._move(State.READY)
+        self._move(Phase.READY)
 
-    def _on_partitions_added(self, answer: msg.PartitionsAdded, now_ms: int) -> None:
+    def _on_partitions_added(self, answer: msg.PartitionsAdded) -> None:
         failed = {target: error for target, error in answer.errors.items() if error is not None}
         if not failed:
-            self._may_be_open = True
-            self._coordinator_retry.reset()
-            self._added |= answer.errors.keys()
+            self.may_be_open = True
+            self.coordinator_retry.reset()
+            self.added |= answer.errors.keys()
             return
         causes = sorted(item for item in failed.items() if item[1] != errors.NOT_ATTEMPTED)
         for target, error in causes[:1]:
-            if error == _UNKNOWN_ERROR or error in errors.RETRIABLE or error in errors.FATAL:
-                self._on_coordinator_error(error, "add partitions to the transaction", now_ms)
+            if error == UNKNOWN or error in errors.RETRIABLE or error in errors.FATAL:
+                self._on_coordinator_error(error, "add partitions to the transaction")
             else:
                 self._refuse_transaction(msg.Failure(error, f"send records to {target.topic}", topic=target.topic))
 
-    def _on_ended(self, request: msg.EndTransaction, answer: msg.TransactionEnded, now_ms: int) -> None:
+    def _on_ended(self, request: msg.EndTransaction, answer: msg.TransactionEnded) -> None:
         nothing_open = answer.error == errors.NOTHING_OPEN and not request.commit
         if answer.error == errors.ABORTABLE and request.commit:
-            self._is_ending = False
+            self.is_ending = False
             self._refuse_transaction(msg.Failure(answer.error, "commit the transaction"))
         elif self._may_follow_markers(request, answer.error):
-            self._coordinator_retry.later(now_ms)
+            self.coordinator_retry.later(self.settings, self.now_ms)
         elif answer.error == errors.NOTHING_OPEN and self._was_committed_before(request):
             self._finish(renew=True)
         elif answer.error is not None and not nothing_open:
-            self._may_have_ended = True  # Kafka may carry out what it reports as failed
+            self.may_have_ended = True  # Kafka may carry out what it reports as failed
             doing = "commit the transaction" if request.commit else "abort the transaction"
             error = "PRODUCER_FENCED" if self._was_aborted_by_another(request, answer.error) else answer.error
-            self._on_coordinator_error(error, doing, now_ms)
+            self._on_coordinator_error(error, doing)
         elif request.protocol == 2 and not nothing_open:
             self._adopt(answer.producer_id, answer.epoch)
             self._finish(renew=False)
         else:
-            self._finish(renew=not request.commit or self._may_arrive_late)
+            self._finish(renew=not request.commit or self.may_arrive_late)
 
     def _was_committed_before(self, request: msg.EndTransaction) -> bool:
         """Whether INVALID_TXN_STATE can only mean that an earlier attempt has committed (see above)."""
-        return request.commit and request.protocol == 1 and self._may_have_ended and self._was_acknowledged
+        return request.commit and request.protocol == 1 and self.may_have_ended and self.was_acknowledged
 
     def _was_aborted_by_another(self, request: msg.EndTransaction, error: str) -> bool:
         """Whether INVALID_TXN_STATE means that a newer producer, or a timeout, has aborted the transaction.
@@ -308,67 +304,67 @@ class ProducerCore(ByValue):
         has its epoch. A commit then meets an aborted transaction instead of PRODUCER_FENCED.
         """
         is_commit = request.commit and request.protocol == 2
-        return is_commit and error == errors.NOTHING_OPEN and self._was_acknowledged
+        return is_commit and error == errors.NOTHING_OPEN and self.was_acknowledged
 
     def _may_follow_markers(self, request: msg.EndTransaction, error: str | None) -> bool:
         """Whether an abort may be refused only because the last transaction's markers are still being written.
 
         Kafka then takes its epoch for that of a late request. Of a transaction with acknowledged batches it does not.
         """
-        is_early = not request.commit and request.protocol == 2 and not self._was_acknowledged
-        return is_early and error in errors.FENCED and self._coordinator_retry.attempts < _FENCED_ABORT_ATTEMPTS
+        is_early = not request.commit and request.protocol == 2 and not self.was_acknowledged
+        return is_early and error in errors.FENCED and self.coordinator_retry.attempts < _FENCED_ABORT_ATTEMPTS
 
     def _finish(self, *, renew: bool) -> None:
         """The transaction has ended; `renew`: its epoch ends with it."""
-        self._move(State.RENEWING if renew else State.READY)
+        self._move(Phase.RENEWING if renew else Phase.READY)
         self.refusal = None
-        self._coordinator_retry.reset()
-        self._may_be_open = self._is_ending = False
+        self.coordinator_retry.reset()
+        self.may_be_open = self.is_ending = False
 
     def _adopt(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
-        self._delivery.forget_sequences()
-        self._may_arrive_late = False
-        self._coordinator_retry.reset()
+        self.delivery.forget_sequences()
+        self.may_arrive_late = False
+        self.coordinator_retry.reset()
 
-    def _on_result(self, batch: msg.SequencedBatch, result: msg.BatchResult, now_ms: int) -> None:
+    def _on_result(self, batch: msg.SequencedBatch, result: msg.BatchResult) -> None:
         error, target = result.error, batch.target
         if error in errors.DELIVERED:
-            self._delivery.delivered(target, batch.number)
-            self._was_acknowledged = True
-            self._effects.append(msg.BatchDelivered(batch.number))
+            self.delivery.delivered(target, batch.number)
+            self.was_acknowledged = True
+            self.emit(msg.BatchDelivered(batch.number))
         elif error in errors.RETRIABLE or (
-            error == errors.OUT_OF_ORDER and not self._delivery.is_first(target, batch.number)
+            error == errors.OUT_OF_ORDER and not self.delivery.is_first(target, batch.number)
         ):
-            if errors.needs_metadata(error):
-                self._delivery.forget_leader(target)
-            self._retry_batch(batch, now_ms, _BACKOFFS_MS.get(str(error)))
+            if error in LOST_LEADER:
+                self.delivery.forget_leader(target)
+            self._retry_batch(batch, _BACKOFFS_MS.get(str(error)))
         elif self._is_splittable(error, batch):
-            self._delivery.split(target, batch.number)
-            self._effects.append(msg.SplitBatch(batch.number))
+            self.delivery.split(target, batch.number)
+            self.emit(msg.SplitBatch(batch.number))
         elif self.settings.transactional_id is not None and error in errors.FATAL:
             self._fail(msg.Failure(str(error), f"send records to {target.topic}", result.message))
         elif self.settings.transactional_id is None and error in errors.RENEWING and self.settings.idempotent:
-            self._retry_batch(batch, now_ms, None)
+            self._retry_batch(batch, None)
             self._renew()
         else:
-            self._delivery.refused(target, batch.number)
+            self.delivery.refused(target, batch.number)
             self._refuse(batch.number, target, result)
 
     def _is_splittable(self, error: str | None, batch: msg.SequencedBatch) -> bool:
-        pending = self._delivery.find_in_flight(batch.target, batch.number)
+        pending = self.delivery.find_in_flight(batch.target, batch.number)
         has_several = pending is not None and pending.batch.records > 1
-        return has_several and error in errors.TOO_LARGE and self.state not in _EMPTIED_BY_ABORT and not self._purged
+        return has_several and error in errors.TOO_LARGE and self.phase not in _EMPTIED_BY_ABORT and not self.purged
 
-    def _retry_batch(self, batch: msg.SequencedBatch, now_ms: int, backoff_ms: int | None) -> None:
-        if self.state in _EMPTIED_BY_ABORT or self._purged:
-            if self._delivery.drop(batch.target, batch.number):
+    def _retry_batch(self, batch: msg.SequencedBatch, backoff_ms: int | None) -> None:
+        if self.phase in _EMPTIED_BY_ABORT or self.purged:
+            if self.delivery.drop(batch.target, batch.number):
                 self._drop([batch.number])
         else:
-            self._delivery.retry(batch.target, batch.number, now_ms, backoff_ms)
+            self.delivery.retry(batch.target, batch.number, self.now_ms, backoff_ms)
 
     def _refuse(self, number: int, target: TopicPartition, result: msg.BatchResult) -> None:
-        self._effects.append(msg.BatchRefused(number, result))
+        self.emit(msg.BatchRefused(number, result))
         error = str(result.error)
         if self.settings.transactional_id is not None:
             self._refuse_transaction(
@@ -379,106 +375,108 @@ class ProducerCore(ByValue):
 
     def _refuse_transaction(self, why: msg.Failure) -> None:
         """The transaction can only be aborted now. The first reason stays."""
-        if self.state in (State.OPEN, State.COMMITTING):
-            self._move(State.REFUSED)
+        if self.phase in (Phase.OPEN, Phase.COMMITTING):
+            self._move(Phase.REFUSED)
             self.refusal = why
-        self._drop(self._delivery.drop_waiting())
+        self._drop(self.delivery.drop_waiting())
 
     def _renew(self) -> None:
-        if self.state is State.READY:
-            self._move(State.RENEWING)
+        if self.phase is Phase.READY:
+            self._move(Phase.RENEWING)
 
     def _fail(self, why: msg.Failure) -> None:
-        if self.state is not State.FAILED:
-            self._move(State.FAILED)
+        if self.phase is not Phase.FAILED:
+            self._move(Phase.FAILED)
             self.failure = why
-        self._requests.clear()
-        self._drop(self._delivery.drop_all())
+        self.requests.sent.clear()
+        self._drop(self.delivery.drop_all())
 
     def _drop(self, numbers: Iterable[int]) -> None:
-        self._effects += [msg.BatchDropped(number) for number in numbers]
+        self.emit(*(msg.BatchDropped(number) for number in numbers))
 
-    def _on_metadata(self, metadata: msg.MetadataFetched, now_ms: int) -> None:
-        for pending, error in self._delivery.learn(metadata, now_ms):
+    def _on_metadata(self, metadata: MetadataFetched) -> None:
+        for pending, error in self.delivery.learn(metadata, self.now_ms):
             self._refuse(pending.batch.number, pending.batch.target, msg.BatchResult(error))
-        if self._delivery.leaderless_topics():
-            self._metadata_retry.later(now_ms)
+        if self.delivery.leaderless_topics():
+            self.metadata_retry.later(self.settings, self.now_ms)
         else:
-            self._metadata_retry.reset()
+            self.metadata_retry.reset()
 
-    def _on_coordinator_error(self, error: str, doing: str, now_ms: int) -> None:
+    def _on_coordinator_error(self, error: str, doing: str) -> None:
         """Retry, or end the producer. An unknown error may be a coordinator that moves: retry it a few times."""
         if error in errors.COORDINATOR:
-            self._coordinator = None
-        is_unknown = error == _UNKNOWN_ERROR and self._coordinator_retry.attempts < _UNKNOWN_ERROR_ATTEMPTS
+            self.coordinator = None
+        is_unknown = error == UNKNOWN and self.coordinator_retry.attempts < _UNKNOWN_ERROR_ATTEMPTS
         if error in errors.RETRIABLE or is_unknown:
-            self._coordinator_retry.later(now_ms, _CONCURRENT_BACKOFF_MS if error == errors.CONCURRENT else None)
+            self.coordinator_retry.later(
+                self.settings, self.now_ms, _CONCURRENT_BACKOFF_MS if error == errors.CONCURRENT else None
+            )
         else:
             self._fail(msg.Failure(error, doing))
 
-    def _advance(self, now_ms: int) -> None:
+    def _advance(self) -> None:
         """Send whatever may be sent now."""
-        if self.state in (State.NEW, State.FAILED):
+        if self.phase in (Phase.NEW, Phase.FAILED):
             return
-        for pending in self._delivery.expired(now_ms):
+        for pending in self.delivery.expired(self.now_ms):
             self._refuse(pending.batch.number, pending.batch.target, msg.BatchResult(errors.DELIVERY_TIMEOUT))
         self._end_without_kafka()
-        if now_ms >= self._coordinator_retry.due_ms and not self._has_coordinator_request():
+        if self.now_ms >= self.coordinator_retry.due_ms and not self._has_coordinator_request():
             self._ask_coordinator()
-        topics = self._delivery.leaderless_topics()
-        if topics and now_ms >= self._metadata_retry.due_ms and not self._requests.has(msg.FetchMetadata):
-            self._send(None, msg.FetchMetadata(topics))
-        self._send_batches(now_ms)
+        topics = self.delivery.leaderless_topics()
+        if topics and self.now_ms >= self.metadata_retry.due_ms and not self.requests.has(FetchMetadata):
+            self._send(None, FetchMetadata(topics))
+        self._send_batches()
 
     def _end_without_kafka(self) -> None:
         """End a transaction that Kafka cannot know of."""
-        is_ending = self.state in (State.COMMITTING, State.ABORTING) and self.is_idle
-        if is_ending and not self._may_be_open and not self._has_coordinator_request():
-            self._delivery.forget_sequences()
-            self._finish(renew=self._protocol == 1 and self._may_arrive_late)
+        is_ending = self.phase in (Phase.COMMITTING, Phase.ABORTING) and self.delivery.is_empty()
+        if is_ending and not self.may_be_open and not self._has_coordinator_request():
+            self.delivery.forget_sequences()
+            self._finish(renew=self.protocol == 1 and self.may_arrive_late)
 
     def _ask_coordinator(self) -> None:
         request = self._coordinator_request()
         if request is None:
             return
         transactional_id = self.settings.transactional_id
-        if transactional_id is not None and self._coordinator is None:
+        if transactional_id is not None and self.coordinator is None:
             self._send(None, msg.FindCoordinator(transactional_id))
             return
         if isinstance(request, msg.EndTransaction):
-            self._is_ending = True
+            self.is_ending = True
         if isinstance(request, msg.AddPartitions):
-            self._may_be_open = True
-        self._send(self._coordinator, request)
+            self.may_be_open = True
+        self._send(self.coordinator, request)
 
     def _coordinator_request(self) -> msg.Request | None:
         """The request to the transaction coordinator that is due. A borrower has none: the lender did all that."""
-        if self._borrows:
+        if self.borrows:
             return None
         settings = self.settings
         name = settings.transactional_id
-        match self.state:
-            case State.INITIALIZING:
+        match self.phase:
+            case Phase.INITIALIZING:
                 return msg.InitProducerId(name, settings.transaction_timeout_ms, -1, -1)
-            case State.RENEWING if not self._delivery.has_in_flight():
+            case Phase.RENEWING if not self.delivery.has_in_flight():
                 known = (self.producer_id, self.epoch) if name is not None else (-1, -1)
                 return msg.InitProducerId(name, settings.transaction_timeout_ms, *known)
-            case (State.COMMITTING | State.ABORTING) as state if self.is_idle and name is not None:
-                commit = state is State.COMMITTING
-                return msg.EndTransaction(name, self.producer_id, self.epoch, commit, self._protocol)
-            case State.OPEN | State.COMMITTING if self._protocol == 1 and name is not None:
-                wanted = (*self._delivery.waiting_partitions(), *self._lent)
-                new = tuple(target for target in wanted if target not in self._added)
+            case (Phase.COMMITTING | Phase.ABORTING) as state if self.delivery.is_empty() and name is not None:
+                commit = state is Phase.COMMITTING
+                return msg.EndTransaction(name, self.producer_id, self.epoch, commit, self.protocol)
+            case Phase.OPEN | Phase.COMMITTING if self.protocol == 1 and name is not None:
+                wanted = (*self.delivery.waiting_partitions(), *self.lent)
+                new = tuple(target for target in wanted if target not in self.added)
                 return msg.AddPartitions(name, self.producer_id, self.epoch, new) if new else None
         return None
 
-    def _send_batches(self, now_ms: int) -> None:
+    def _send_batches(self) -> None:
         name = self.settings.transactional_id
-        if self.state not in ((State.READY,) if name is None else (State.OPEN, State.COMMITTING)):
+        if self.phase not in ((Phase.READY,) if name is None else (Phase.OPEN, Phase.COMMITTING)):
             return
-        needs_adding = name is not None and self._protocol == 1
-        taken = self._delivery.next_requests(
-            self._requests.produce_requests(), lambda p: not needs_adding or p in self._added, now_ms
+        needs_adding = name is not None and self.protocol == 1
+        taken = self.delivery.next_requests(
+            self.requests.per_node(msg.Produce), lambda p: not needs_adding or p in self.added, self.now_ms
         )
         for node, batches in list(taken):
             self._send(node, self._produce(batches))
@@ -487,18 +485,14 @@ class ProducerCore(ByValue):
         sequenced = tuple(msg.SequencedBatch(p.batch.number, p.batch.target, p.sequence) for p in batches)
         settings = self.settings
         return msg.Produce(
-            settings.transactional_id, self.producer_id, self.epoch, settings.acks, self._protocol, sequenced
+            settings.transactional_id, self.producer_id, self.epoch, settings.acks, self.protocol, sequenced
         )
 
     def _send(self, node: int | None, request: msg.Request) -> None:
-        self._effects.append(msg.SendRequest(self._requests.add(node, request), node, request))
+        self.emit(SendRequest(self.requests.add(node, request), node, request))
 
     def _has_coordinator_request(self) -> bool:
-        return self._requests.has(msg.FindCoordinator, msg.InitProducerId, msg.AddPartitions, msg.EndTransaction)
+        return self.requests.has(msg.FindCoordinator, msg.InitProducerId, msg.AddPartitions, msg.EndTransaction)
 
-    def _move(self, after: State) -> None:
-        self.state = moved(msg.PRODUCER_MOVES, self.state, after, "the producer")
-
-    def _next_time_ms(self, now_ms: int) -> int | None:
-        times = [self._coordinator_retry.due_ms, self._metadata_retry.due_ms, self._delivery.next_time_ms(now_ms)]
-        return min((time for time in times if time is not None and time > now_ms), default=None)
+    def _move(self, after: Phase) -> None:
+        self.phase = moved(msg.PRODUCER_MOVES, self.phase, after, "the producer")

@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import pyarrow as pa
+from typing_extensions import override
 
+from connectx.core.clients.messages import SendRequest
 from connectx.core.fetcher import errors
 from connectx.core.fetcher import messages as msg
 from connectx.core.fetcher.fetcher import FetcherCore
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import KafkaLoginError, KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
+from connectx.kafka.core_client import CoreClient, connection_settings
 from connectx.kafka.fetcher.chunks import Chunk, take_rows
 from connectx.kafka.fetcher.requests import FetcherRequests, Reply
-from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, NetTasks, monotonic_ms
-from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
+from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet
 from connectx.kafka.settings.fetcher_options import fetcher_options
 from connectx.model.ids import TopicPartition
+from connectx.recording.clients import FETCHER
+from connectx.recording.recorder import Recorder
 
 _log = logging.getLogger(__name__)
 
-_CONNECTION_DEFAULTS: Final = {"client.id": "connectx", "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
 _FORBIDDEN: Final = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
 _CAUSES: Final = {
     errors.OUT_OF_RANGE: "Broker: Offset out of range",
@@ -54,22 +56,21 @@ class FetchedRecords:
     ends: Mapping[TopicPartition, int]
 
 
-class RecordFetcher:
+class RecordFetcher(CoreClient[FetcherCore]):
     """Fetches partitions in the background and hands out their records.
 
     Args:
         config: settings of a consumer in librdkafka's spelling, as `ClientConfigs` makes them.
+        recorder: keeps the latest steps of its core.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], recorder: Recorder | None = None) -> None:
+        super().__init__(config, recorder)
         self._options = fetcher_options(config)
-        self._config = ClientConfig({**_CONNECTION_DEFAULTS, **config})
-        self._core = FetcherCore(self._options.core)
-        self._changed = threading.Condition(threading.RLock())
+        self._make_core(FETCHER, self._options.core)
+        self._trouble = ""
         self._ready: deque[Chunk | msg.FetchFailed] = deque()
         self._ends: dict[TopicPartition, int] = {}
-        self._end: Exception | None = None
-        self._net: KafkaNet | None = None
 
     def start(self) -> None:
         """Start the network thread; nothing is fetched yet.
@@ -77,23 +78,14 @@ class RecordFetcher:
         Raises:
             ClientSettingError: a security setting cannot be used.
         """
-        net = KafkaNet(
-            kafka_python_config(
-                self._config,
-                request_timeout_ms=self._options.request_timeout_ms,
-                metadata_max_age_ms=self._options.metadata_max_age_ms,
-            )
-        )
+        net = KafkaNet(connection_settings(self._config, self._options))
         self._requests = FetcherRequests(net, self._options, self._report)
-        with self._changed:  # abandon stops the thread, or finds none
-            net.start()
-            self._net = net
-            self._tasks = NetTasks(net, self._changed, lambda: self._report(msg.TimeReached()))
+        self._start(net)
 
     @property
     def trouble(self) -> str | None:
         """Why the last attempt to fetch failed; None after one that succeeded."""
-        return self._core.trouble
+        return self._trouble or None
 
     def fetch_from(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets, or continue there if they are read already."""
@@ -127,9 +119,9 @@ class RecordFetcher:
             MalformedDataError: what Kafka sent are no record batches.
         """
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._ready) or self._end is not None, timeout_s)
-        if self._end is not None:
-            raise self._typed(self._end)
+            self._changed.wait_for(lambda: bool(self._ready) or self._crash is not None, timeout_s)
+        if self._crash is not None:
+            raise self._typed(self._crash)
         if not self._ready or max_records < 1:
             return None
         if isinstance(failed := self._ready[0], msg.FetchFailed):
@@ -147,13 +139,6 @@ class RecordFetcher:
         net, self._net = self._net, None
         if net is not None:
             net.close()
-
-    def abandon(self) -> None:
-        """Disconnect as a killed process would. From any thread."""
-        with self._changed:
-            net, self._net = self._net, None
-        if net is not None:
-            net.abandon()
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what is buffered of partitions."""
@@ -182,38 +167,27 @@ class RecordFetcher:
             del ends[last.target]
         return FetchedRecords(rows, ranges, ends)
 
-    def _take(self, stimulus: msg.FetcherStimulus, reply: Reply | None = None) -> None:
-        """Let the core decide, and carry out its effects. From any thread."""
-        with self._changed:
-            step = self._core.handle(stimulus, monotonic_ms())
-            for effect in step.effects:
-                match effect:
-                    case msg.SendRequest():
-                        self._tasks.spawn(self._requests.carry_out, effect)
-                    case msg.BufferRecords(target, _):
-                        assert reply is not None, "only an answer brings records"
-                        self._ready.append(reply.chunks[target])
-                    case msg.FetchFailed():
-                        self._ready.append(effect)
-            self._tasks.wake_at(step.wake_at_ms)
-            if self._ready:
-                self._changed.notify_all()
+    @override
+    def _stimulus(self, cause: Reply | msg.FetcherStimulus) -> msg.FetcherStimulus:
+        if not isinstance(cause, Reply):
+            return cause
+        self._ends |= cause.ends
+        return cause.stimulus
 
-    def _report(self, event: Reply | msg.Unanswered | msg.TimeReached | Exception) -> None:
-        """On the network thread: an error there must reach the caller that waits."""
-        try:
-            match event:
-                case Exception():
-                    raise event
-                case Reply(stimulus, _, ends):
-                    self._ends |= ends
-                    self._take(stimulus, event)
-                case msg.Unanswered() | msg.TimeReached():
-                    self._take(event)
-        except Exception as error:
-            with self._changed:
-                self._end = error
-                self._changed.notify_all()
+    @override
+    def _show(self, shown: str) -> None:
+        self._trouble = shown
+
+    @override
+    def _carry_out(self, effect: msg.FetcherEffect, cause: Reply | msg.FetcherStimulus) -> None:
+        match effect:
+            case SendRequest():
+                self._tasks.spawn(self._requests.carry_out, effect)
+            case msg.BufferRecords(target, _):
+                assert isinstance(cause, Reply), "only an answer brings records"
+                self._ready.append(cause.chunks[target])
+            case msg.FetchFailed():
+                self._ready.append(effect)
 
     def _typed(self, error: Exception) -> ConnectxError:
         if isinstance(error, ConnectxError):

@@ -9,20 +9,21 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 
+from connectx.core.clients.messages import Answered, FetchMetadata, SendRequest, Unanswered
 from connectx.core.fetcher import messages as msg
 from connectx.errors.plugins import MalformedDataError
+from connectx.kafka.client_requests import ClientRequests, metadata_fetched
 from connectx.kafka.fetcher.chunks import Chunk
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
 from connectx.kafka.settings.fetcher_options import FetcherOptions
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
-_WARN_EVERY_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,12 @@ class Reply:
     `ends` has the high watermark of each partition.
     """
 
-    stimulus: msg.Answered
+    stimulus: Answered[msg.Answer]
     chunks: Mapping[TopicPartition, Chunk]
     ends: Mapping[TopicPartition, int]
 
 
-class FetcherRequests:
+class FetcherRequests(ClientRequests):
     """Sends requests of one fetcher.
 
     Args:
@@ -47,20 +48,19 @@ class FetcherRequests:
     """
 
     def __init__(
-        self, net: KafkaNet, options: FetcherOptions, report: Callable[[Reply | msg.Unanswered | Exception], None]
+        self, net: KafkaNet, options: FetcherOptions, report: Callable[[Reply | Unanswered | Exception], None]
     ) -> None:
-        self._net = net
+        super().__init__(net, "a consumer", report)
         self._options = options
-        self._report = report
-        self._warned_s = -_WARN_EVERY_S
 
-    async def carry_out(self, effect: msg.SendRequest) -> None:
+    async def carry_out(self, effect: SendRequest[msg.Request]) -> None:
         """Send a request and report its answer."""
         deadline_s = time.monotonic() + self._options.request_timeout_ms / 1000
         try:
             match effect.request:
-                case msg.FetchMetadata(topics):
-                    reply = Reply(msg.Answered(effect.request_id, await self._metadata(topics, deadline_s)), {}, {})
+                case FetchMetadata(topics):
+                    metadata = metadata_fetched(await self._net.metadata(topics, deadline_s))
+                    reply = Reply(Answered(effect.request_id, metadata), {}, {})
                 case msg.Fetch():
                     reply = await self._fetch(effect.request_id, effect.node, effect.request, deadline_s)
                 case _ as never:
@@ -68,35 +68,14 @@ class FetcherRequests:
         except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion, MalformedDataError) as error:
             self._report(error)
         except kafka_errors.Cancelled:  # its connection was closed here
-            self._report(msg.Unanswered(effect.request_id, "the request was cancelled"))
+            self._report(Unanswered(effect.request_id, "the request was cancelled"))
         except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
-            self._lose(effect, str(error) or type(error).__name__)
+            self._lose(effect, error, sent=True)
         except Exception as error:  # whatever it is, the core must not wait forever
             _log.exception("a request of a consumer failed in an unexpected way")
             self._report(error)
         else:
             self._report(reply)
-
-    def _lose(self, effect: msg.SendRequest, reason: str) -> None:
-        if time.monotonic() - self._warned_s >= _WARN_EVERY_S:
-            self._warned_s = time.monotonic()
-            _log.warning(
-                "Kafka at %s did not answer a consumer, which retries: %s", self._net.bootstrap_servers, reason
-            )
-        self._report(msg.Unanswered(effect.request_id, reason))
-
-    async def _metadata(self, topics: tuple[str, ...], deadline_s: float) -> msg.MetadataFetched:
-        reply = await self._net.metadata(topics, deadline_s)
-        leaders = {
-            TopicPartition(topic.name, partition.partition_index): msg.Leader(
-                partition.leader_id, -1 if partition.leader_epoch is None else partition.leader_epoch
-            )
-            for topic in reply.topics
-            for partition in topic.partitions
-            if partition.leader_id >= 0
-        }
-        errors = {topic.name: name for topic in reply.topics if (name := error_name(topic.error_code)) is not None}
-        return msg.MetadataFetched(leaders, errors)
 
     async def _fetch(self, request_id: int, node: int | None, request: msg.Fetch, deadline_s: float) -> Reply:
         assert node is not None, "the core names a node for every Fetch"
@@ -118,7 +97,7 @@ class FetcherRequests:
                 if chunk is not None:
                     chunks[target] = chunk
                 results[target] = _result(partition, chunk)
-        return Reply(msg.Answered(request_id, msg.Fetched(results, error_name(answer.error_code or 0))), chunks, ends)
+        return Reply(Answered(request_id, msg.Fetched(results, error_name(answer.error_code or 0))), chunks, ends)
 
     def _chunk(self, target: TopicPartition, offset: int, partition: Any) -> Chunk | None:
         aborted = partition.aborted_transactions or () if self._options.read_committed else ()

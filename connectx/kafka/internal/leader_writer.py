@@ -18,6 +18,7 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import ProducerFencedError
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig
+from connectx.recording.recorder import Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -46,14 +47,21 @@ class LeaderProducer:
         config: settings of the producer, a function because only a leader needs them.
         topic: the config topic.
         on_crash: called once if the thread dies.
+        recorder: keeps the latest steps of the producer's core.
     """
 
     def __init__(
-        self, name: str, config: Callable[[], ClientConfig], topic: str, on_crash: Callable[[BaseException], object]
+        self,
+        name: str,
+        config: Callable[[], ClientConfig],
+        topic: str,
+        on_crash: Callable[[BaseException], object],
+        recorder: Recorder | None = None,
     ) -> None:
         self._config = config
         self._topic = topic
         self._on_crash = on_crash
+        self._recorder = recorder
         self._producer: KafkaProducer | None = None
         self._orders: dict[int, _Order] = {}  # without an outcome yet
         self._turns: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -128,7 +136,7 @@ class LeaderProducer:
 
     def _claim(self) -> None:
         self._drop()
-        producer = KafkaProducer(self._config(), checkpoint=self._check)
+        producer = KafkaProducer(self._config(), checkpoint=self._check, recorder=self._recorder)
         self._producer = producer
         producer.init()
 

@@ -57,7 +57,7 @@ def write_source_offsets(
     write = _write_in_transaction if exactly_once else _write_plainly
     try:
         if not is_own:
-            write(_producer(config), topic, records)
+            write(_producer(config, clients), topic, records)
             return
         admin = Admin(clients.admin(connector, connector_config))
         try:
@@ -66,9 +66,9 @@ def write_source_offsets(
             admin.close()
         copies = clients.offsets_producer()
         workers_topic = worker.offset_topic.name
-        _write_plainly(_producer(copies), workers_topic, [record for record in records if record[1] is None])
-        write(_producer(config), topic, records)
-        _copy(_producer(copies), workers_topic, [record for record in records if record[1] is not None])
+        _write_plainly(_producer(copies, clients), workers_topic, [record for record in records if record[1] is None])
+        write(_producer(config, clients), topic, records)
+        _copy(_producer(copies, clients), workers_topic, [record for record in records if record[1] is not None])
     except (InternalTopicError, TopicMissingError, RestError):
         raise
     except (ConnectxError, _NoAnswerError) as error:
@@ -76,7 +76,7 @@ def write_source_offsets(
         raise RestError(f"The offsets of {connector} could not be written: {reason}", status=500) from error
 
 
-def _producer(config: ClientConfig) -> KafkaProducer:
+def _producer(config: ClientConfig, clients: ClientConfigs) -> KafkaProducer:
     """A producer whose calls end after `_WRITE_S` seconds."""
     end_s = time.monotonic() + _WRITE_S
 
@@ -84,7 +84,7 @@ def _producer(config: ClientConfig) -> KafkaProducer:
         if time.monotonic() >= end_s:
             raise _NoAnswerError(f"Kafka did not answer within {_WRITE_S:g} s")
 
-    return KafkaProducer(config, checkpoint=check)
+    return KafkaProducer(config, checkpoint=check, recorder=clients.recorder)
 
 
 def _copy(producer: KafkaProducer, topic: str, records: Records) -> None:

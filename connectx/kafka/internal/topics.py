@@ -81,7 +81,9 @@ class InternalTopics:
             self._turn,
             self._crashed,
         )
-        self._leader = LeaderProducer(f"{name}-leader", clients.leader_producer, config_topic, self._crashed)
+        self._leader = LeaderProducer(
+            f"{name}-leader", clients.leader_producer, config_topic, self._crashed, clients.recorder
+        )
         self._writer = ConfigProducer(clients.config_producer, config_topic)
         self._statuses = StatusWriter(
             f"{name}-statuses", clients.status_producer(), config.status_topic.name, self._crashed

@@ -11,19 +11,22 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import kafka.errors as kafka_errors
+from typing_extensions import override
 
+from connectx.core.clients.messages import SendRequest
 from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.core.producer.producer import ProducerCore
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import ProducerError
-from connectx.kafka.net import KafkaNet, NetTasks, monotonic_ms
+from connectx.kafka.client_requests import metadata_fetched
+from connectx.kafka.core_client import CoreClient, connection_settings
+from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.batching import (
     Batcher,
     EncodedBatch,
@@ -34,9 +37,10 @@ from connectx.kafka.producer.batching import (
 )
 from connectx.kafka.producer.failures import Circumstances, failure_error, refused_rows
 from connectx.kafka.producer.requests import ProducerRequests
-from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
-from connectx.kafka.settings.producer_options import ProducerOptions, producer_options
+from connectx.kafka.settings.producer_options import producer_options
 from connectx.model.ids import TopicPartition
+from connectx.recording.clients import PRODUCER
+from connectx.recording.recorder import Recorder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,10 +51,9 @@ _CHECK_EVERY_S: Final = 0.5
 _METADATA_RETRY_S: Final = 0.1
 # Errors of a topic that may still come. They are never tolerated (Java: a TimeoutException, which Connect retries).
 _MISSING: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
-_CONNECTION_DEFAULTS: Final = {"client.id": "connectx", "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
 
 
-class KafkaProducer:
+class KafkaProducer(CoreClient[ProducerCore]):
     """A producer with or without transactions.
 
     Args:
@@ -58,6 +61,7 @@ class KafkaProducer:
         checkpoint: called at least every half second while a call waits, and between batches; what it raises ends
             the call.
         tolerate_refused: without transactions only: count refused records instead of failing (KIP-779).
+        recorder: keeps the latest steps of its core.
 
     Attributes:
         refusals: records that are known to be refused.
@@ -69,19 +73,18 @@ class KafkaProducer:
         *,
         checkpoint: Callable[[], None] = lambda: None,
         tolerate_refused: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
+        super().__init__(config, recorder)
         self.transactional_id: str | None = config.get("transactional.id")
         self.refusals = 0
-        self._config = config
+        self._view = msg.ProducerView()
         self._checkpoint = checkpoint
         self._tolerates = tolerate_refused and self.transactional_id is None
-        self._changed = threading.Condition(threading.RLock())
-        self._net: KafkaNet | None = None
         self._begun_s: float | None = None
         self._ending_by: str | None = None
         self._refused = 0
         self._refusal: ConnectxError | None = None
-        self._crash: Exception | None = None
 
     def init(self, loan: msg.Loan | None = None) -> None:
         """Connect; a transactional producer fences every older producer of its id (InitProducerId).
@@ -94,7 +97,7 @@ class KafkaProducer:
             ClientSettingError: a security setting cannot be used.
         """
         self._options = options = producer_options(self._config)
-        self._core = ProducerCore(options.core)
+        self._make_core(PRODUCER, options.core)
         self._batcher = Batcher(options, random.randrange)
         self._unsettled: dict[int, tuple[EncodedBatch, bool]] = {}
         self._unsettled_bytes = self._unsettled_records = 0
@@ -103,28 +106,25 @@ class KafkaProducer:
         self._topic_errors: dict[str, str] = {}
         net = KafkaNet(connection_settings(self._config, options))
         self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._report, self._changed)
-        with self._changed:  # abandon stops the thread, or finds none
-            net.start()
-            self._net = net
-            self._tasks = NetTasks(net, self._changed, lambda: self._report(msg.TimeReached()))
+        self._start(net)
         if loan is not None:
             self._take(msg.Borrow(loan))
         else:
-            self._take(msg.Initialize())
-            self._wait_for_state(State.READY, doing="initialise transactions")
+            self._take(msg.Call.INITIALIZE)
+            self._wait_for_state(Phase.READY, doing="initialise transactions")
 
     @property
     def producer_epoch(self) -> int | None:
         """Epoch of the open or next transaction; None without transactions, or before `init`."""
-        return None if self._net is None or self.transactional_id is None else self._core.epoch
+        return None if self._net is None or self.transactional_id is None else self._view.epoch
 
     def begin(self) -> int:
         """Begin a transaction, which Kafka sees with the first record; returns its epoch."""
-        self._wait_for_state(State.READY, doing="begin a transaction")
+        self._wait_for_state(Phase.READY, doing="begin a transaction")
         self._ending_by = None
-        self._take(msg.BeginTransaction())
+        self._take(msg.Call.BEGIN)
         self._begun_s = time.monotonic()
-        return self._core.epoch
+        return self._view.epoch
 
     def send(self, rows: pa.Table, topic: str | None) -> int:
         """Queue converted records, in order per topic and partition; returns the bytes of keys and values.
@@ -166,17 +166,17 @@ class KafkaProducer:
         Raises:
             ProducerFencedError, TransactionExpiredError, RecordTooLargeError, RecordRefusedError
         """
-        self._require(State.OPEN, State.REFUSED, doing="send records")
+        self._require(Phase.OPEN, Phase.REFUSED, doing="send records")
         counts = {topic: self.partitions(topic).count for topic in topics}
         targets = tuple(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
-        self._wait(lambda: not self._unsettled or self._core.state is not State.OPEN, None)
+        self._wait(lambda: not self._unsettled or self._view.phase is not Phase.OPEN, None)
         self._take(msg.Lend(targets))
-        self._wait(lambda: self._core.loan is not None or self._core.state is not State.OPEN, None)
-        loan = self._core.loan
+        self._wait(lambda: self._view.loan is not None or self._view.phase is not Phase.OPEN, None)
+        loan = self._view.loan
         if loan is None:
             self._raise_refusal()
-            assert self._core.refusal is not None, "a transaction that is not open was refused"
-            raise self._typed(self._core.refusal)
+            assert self._view.refusal is not None, "a transaction that is not open was refused"
+            raise self._typed(self._view.refusal)
         return loan
 
     def take_back(
@@ -194,7 +194,7 @@ class KafkaProducer:
     @property
     def may_arrive_late(self) -> bool:
         """Whether a request of this producer stayed unanswered, so that it may still arrive."""
-        return self._net is not None and self._core.may_arrive_late
+        return self._net is not None and self._view.may_arrive_late
 
     def send_records(self, topic: str, records: Any) -> None:
         """Queue (key, value) pairs of bytes that no tolerance lets go, such as source offsets.
@@ -217,16 +217,16 @@ class KafkaProducer:
         Raises:
             ProducerFencedError, TransactionExpiredError, RecordTooLargeError, RecordRefusedError
         """
-        self._require(State.OPEN, State.COMMITTING, State.REFUSED, doing="commit the transaction", ends=True)
-        if self._core.state in (State.OPEN, State.REFUSED):
+        self._require(Phase.OPEN, Phase.COMMITTING, Phase.REFUSED, doing="commit the transaction", ends=True)
+        if self._view.phase in (Phase.OPEN, Phase.REFUSED):
             self._raise_refusal()
-        self._take(msg.CommitTransaction())
-        if not self._wait(lambda: self._core.state is not State.COMMITTING, timeout_s):
+        self._take(msg.Call.COMMIT)
+        if not self._wait(lambda: self._view.phase is not Phase.COMMITTING, timeout_s):
             return False
-        if self._core.state is State.REFUSED:
+        if self._view.phase is Phase.REFUSED:
             self._raise_refusal()
-            assert self._core.refusal is not None
-            raise self._typed(self._core.refusal)
+            assert self._view.refusal is not None
+            raise self._typed(self._view.refusal)
         self._raise_failure()
         self._begun_s, self._ending_by = None, None
         return True
@@ -237,11 +237,11 @@ class KafkaProducer:
         Raises:
             ProducerError: Kafka did not confirm in time, or was asked to commit before and did not answer yet.
         """
-        states = (State.OPEN, State.COMMITTING, State.REFUSED, State.ABORTING)
+        states = (Phase.OPEN, Phase.COMMITTING, Phase.REFUSED, Phase.ABORTING)
         with self._changed:
             self._require(*states, doing="abort the transaction", ends=True)
-            self._take(msg.AbortTransaction())
-            is_committing = self._core.state is State.COMMITTING
+            self._take(msg.Call.ABORT)
+            is_committing = self._view.phase is Phase.COMMITTING
             if is_committing:
                 self._ending_by = "commit the transaction"
         if is_committing:
@@ -251,7 +251,7 @@ class KafkaProducer:
             )
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._wait(
-            lambda: self._core.state in (State.READY, State.FAILED), _CHECK_EVERY_S, check=end_s is None
+            lambda: self._view.phase in (Phase.READY, Phase.FAILED), _CHECK_EVERY_S, check=end_s is None
         ):
             if end_s is not None and time.monotonic() >= end_s:
                 raise ProducerError(
@@ -264,7 +264,7 @@ class KafkaProducer:
     def flush(self, timeout_s: float) -> bool:
         """Wait until all records are acknowledged or refused; False if time was not enough."""
         self._live()
-        done = self._wait(lambda: not self._unsettled or self._core.state is State.FAILED, timeout_s)
+        done = self._wait(lambda: not self._unsettled or self._view.phase is Phase.FAILED, timeout_s)
         self._raise_failure()
         if done:
             self._raise_refusal()
@@ -285,31 +285,24 @@ class KafkaProducer:
         """Drop what is queued, so that a blocked call ends soon; no later call reports success. From any thread."""
         with self._changed:
             if self._net is not None:
-                self._take(msg.Purge())
+                self._take(msg.Call.PURGE)
                 self._refusal = self._refusal or ProducerError("The producer was cancelled.", next_step="")
 
     def ending(self) -> ConnectxError | None:
         """The error that ended the producer permanently; None if it can be used."""
-        if self._net is None or self._core.failure is None:
+        if self._net is None or self._view.failure is None:
             return None
-        return self._typed(self._core.failure)
+        return self._typed(self._view.failure)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Send what is queued within the time, then disconnect. An open transaction stays open: abort it before."""
         if self._net is None:
             return
-        self._wait(lambda: not self._unsettled or self._core.state is State.FAILED, timeout_s)
+        self._wait(lambda: not self._unsettled or self._view.phase is Phase.FAILED, timeout_s)
         if self._unsettled:
             log.warning("The producer %s was closed with %d records unsent", self._name, self._unsettled_records)
         net, self._net = self._net, None
         net.close()
-
-    def abandon(self) -> None:
-        """Disconnect as a killed process would: no flush, no commit, no abort. From any thread."""
-        with self._changed:
-            net, self._net = self._net, None
-        if net is not None:
-            net.abandon()
 
     @property
     def _name(self) -> str:
@@ -318,7 +311,7 @@ class KafkaProducer:
     def _send(self, rows: pa.Table, topic: str | None, *, tolerable: bool) -> None:
         self._live()
         if self.transactional_id is not None:
-            self._require(State.OPEN, State.REFUSED, doing="send records")
+            self._require(Phase.OPEN, Phase.REFUSED, doing="send records")
         for name, part, numbers in rows_by_topic(rows, topic):
             partitions = self._partitions(name, _largest_partition(part))
             if partitions is None:
@@ -346,7 +339,7 @@ class KafkaProducer:
 
     def _has_room(self, size_bytes: int) -> bool:
         fits = self._unsettled_bytes + size_bytes <= self._options.buffer_bytes
-        return fits or not self._unsettled or self._core.state is State.FAILED
+        return fits or not self._unsettled or self._view.phase is Phase.FAILED
 
     def _note(self, batch: EncodedBatch, tolerable: bool) -> msg.Batch:
         self._last_number += 1
@@ -376,20 +369,21 @@ class KafkaProducer:
                 return found
             if error is not None and (error not in _MISSING or time.monotonic() >= end_s):
                 return None
-            self._wait(lambda: self._core.state is State.FAILED, _METADATA_RETRY_S)
+            self._wait(lambda: self._view.phase is Phase.FAILED, _METADATA_RETRY_S)
 
     async def _learn_topic(self, topic: str, answered: threading.Event) -> None:
         try:
             deadline_s = time.monotonic() + self._options.request_timeout_ms / 1000
-            metadata, reply = await self._requests.fetch_metadata([topic], deadline_s)
+            reply = await self._requests.fetch_metadata([topic], deadline_s)
         except (kafka_errors.KafkaError, OSError) as error:
             log.debug("The partitions of %s are not known yet: %s", topic, error)
         else:
-            self._take_metadata(topic, metadata, reply)
+            self._take_metadata(topic, reply)
         finally:
             answered.set()
 
-    def _take_metadata(self, topic: str, metadata: msg.MetadataFetched, reply: Any) -> None:
+    def _take_metadata(self, topic: str, reply: Any) -> None:
+        metadata = metadata_fetched(reply)
         if topic in metadata.errors:
             self._topic_errors[topic] = metadata.errors[topic]
         else:
@@ -398,35 +392,23 @@ class KafkaProducer:
             self._topics[topic] = PartitionsOf(count, led or range(count)), time.monotonic()
             self._report(metadata)
 
-    def _take(self, stimulus: msg.ProducerStimulus) -> None:
-        """Let the core decide, and carry out its effects. From any thread."""
-        with self._changed:
-            stimuli = deque([stimulus])
-            while stimuli:
-                step = self._core.handle(stimuli.popleft(), monotonic_ms())
-                for effect in step.effects:
-                    match effect:
-                        case msg.SendRequest():
-                            self._requests.line_up(effect)
-                            self._tasks.spawn(self._requests.carry_out, effect)
-                        case msg.BatchDelivered(number) | msg.BatchDropped(number):
-                            self._settle(number)
-                        case msg.BatchRefused(number, result):
-                            self._on_refused(number, result)
-                        case msg.SplitBatch(number):
-                            stimuli.append(self._split(number))
-                self._tasks.wake_at(step.wake_at_ms)
-            self._changed.notify_all()
+    @override
+    def _show(self, shown: msg.ProducerView) -> None:
+        self._view = shown
 
-    def _report(self, stimulus: msg.ProducerStimulus) -> None:
-        """On the network thread: an error there must reach the caller that waits."""
-        try:
-            self._take(stimulus)
-        except Exception as error:
-            log.exception("the producer %s ended with an error", self._name)
-            with self._changed:
-                self._crash = error
-                self._changed.notify_all()
+    @override
+    def _carry_out(self, effect: msg.ProducerEffect, cause: msg.ProducerStimulus) -> msg.BatchSplit | None:
+        match effect:
+            case SendRequest():
+                self._requests.line_up(effect)
+                self._tasks.spawn(self._requests.carry_out, effect)
+            case msg.BatchDelivered(number) | msg.BatchDropped(number):
+                self._settle(number)
+            case msg.BatchRefused(number, result):
+                self._on_refused(number, result)
+            case msg.SplitBatch(number):
+                return self._split(number)
+        return None
 
     def _finish(self, request: msg.Produce, batch: msg.SequencedBatch) -> bytes:
         from connectx.protocol.record_batches import finish
@@ -498,33 +480,33 @@ class KafkaProducer:
             if end_s is not None and time.monotonic() >= end_s:
                 return False
 
-    def _wait_for_state(self, state: State, *, doing: str) -> None:
+    def _wait_for_state(self, state: Phase, *, doing: str) -> None:
         self._live()
-        passing = (State.INITIALIZING, State.RENEWING)
-        self._wait(lambda: self._core.state not in passing, None)
+        passing = (Phase.INITIALIZING, Phase.RENEWING)
+        self._wait(lambda: self._view.phase not in passing, None)
         self._require(state, doing=doing)
 
-    def _require(self, *states: State, doing: str, ends: bool = False) -> None:
+    def _require(self, *states: Phase, doing: str, ends: bool = False) -> None:
         """Raise unless the producer is in a state. `ends`: an end that was asked for before may be reached by now."""
         self._live()
         self._raise_failure()
-        if ends and self._ending_by == doing and self._core.state in (State.READY, State.RENEWING):
+        if ends and self._ending_by == doing and self._view.phase in (Phase.READY, Phase.RENEWING):
             return
         if self.transactional_id is None and doing != "initialise transactions":
             raise ProducerError(
                 f"Kafka did not let the task {doing}: the producer has no transactional id.",
                 next_step="Report this: connectx asked for a transaction that it did not set up.",
             )
-        if self._core.state not in states:
+        if self._view.phase not in states:
             raise ProducerError(
-                f"Kafka did not let the task {doing}: the producer is {self._core.state}.",
+                f"Kafka did not let the task {doing}: the producer is {self._view.phase}.",
                 next_step="Restart the task.",
             )
         if ends:
             self._ending_by = doing
 
     def _raise_failure(self) -> None:
-        failure = self._core.failure if self._net is not None else None
+        failure = self._view.failure if self._net is not None else None
         if failure is not None:
             raise self._typed(failure)
 
@@ -543,14 +525,6 @@ class KafkaProducer:
             max_request_size_bytes=self._options.core.max_request_size_bytes,
             open_ms=None if self._begun_s is None else int((time.monotonic() - self._begun_s) * 1000),
         )
-
-
-def connection_settings(config: Mapping[str, Any], options: ProducerOptions) -> ClientConfig:
-    """Settings of a producer's connections, for KafkaNet."""
-    whole = ClientConfig({**_CONNECTION_DEFAULTS, **config})
-    return kafka_python_config(
-        whole, request_timeout_ms=options.request_timeout_ms, metadata_max_age_ms=options.metadata_max_age_ms
-    )
 
 
 def _largest_partition(rows: pa.Table) -> int:

@@ -17,25 +17,25 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, assert_never
 
 import kafka.errors as kafka_errors
-from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType
 from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
+from connectx.core.clients.errors import UNKNOWN, UNSUPPORTED
+from connectx.core.clients.messages import Answered, FetchMetadata, MetadataFetched, SendRequest
 from connectx.core.producer import messages as msg
-from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
+from connectx.kafka.client_requests import ClientRequests, metadata_fetched
+from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name, name_of
 from connectx.kafka.producer_epochs import newest_producer
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE", "UNKNOWN": "UNKNOWN_SERVER_ERROR"}
-_WARN_EVERY_S: Final = 30.0
 _FEATURE: Final = "transaction.version"
-_UNKNOWN_ERROR: Final = "UNKNOWN_SERVER_ERROR"
 _FENCED: Final = "PRODUCER_FENCED"
 
 
-class ProducerRequests:
+class ProducerRequests(ClientRequests):
     """Sends requests of one producer.
 
     Args:
@@ -54,21 +54,19 @@ class ProducerRequests:
         report: Callable[[msg.ProducerStimulus], None],
         lock: AbstractContextManager[Any],
     ) -> None:
-        self._net = net
+        super().__init__(net, "a producer", report)
         self._timeout_ms = timeout_ms
         self._batch_bytes = batch_bytes
-        self._report = report
         self._lock = lock
-        self._warned_s = -_WARN_EVERY_S
         self._unknown_end: msg.EndTransaction | None = None
         self._lines: defaultdict[int | None, list[int]] = defaultdict(list)  # requests with batches, not yet sent
 
-    def line_up(self, effect: msg.SendRequest) -> None:
+    def line_up(self, effect: SendRequest[msg.Request]) -> None:
         """Note the place of a request that `carry_out` will send. From any thread, in the order of requests."""
         if isinstance(effect.request, msg.Produce):
             self._lines[effect.node].append(effect.request_id)
 
-    async def carry_out(self, effect: msg.SendRequest) -> None:
+    async def carry_out(self, effect: SendRequest[msg.Request]) -> None:
         """Send a request that was lined up, and report its answer."""
         sent = False
         try:
@@ -86,46 +84,36 @@ class ProducerRequests:
         except AUTHENTICATION_ERRORS as error:
             self._report(msg.AuthenticationFailed(str(error)))
         except kafka_errors.NodeNotReadyError as error:
-            self._lose(effect, False, str(error))
+            self._lose(effect, error, sent=False)
         except kafka_errors.IncompatibleBrokerVersion:
-            self._report(msg.Answered(effect.request_id, _unsupported(effect.request)))
+            self._report(Answered(effect.request_id, _unsupported(effect.request)))
         except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
-            self._lose(effect, sent, str(error) or type(error).__name__)
+            self._lose(effect, error, sent=sent)
         except Exception as error:  # whatever it is, the core must not wait forever
             _log.exception("a request of a producer failed in an unexpected way")
-            self._lose(effect, sent, repr(error))
+            self._lose(effect, error, sent=sent)
         else:
-            self._report(msg.Answered(effect.request_id, answer))
+            self._report(Answered(effect.request_id, answer))
 
-    def _leave_line(self, effect: msg.SendRequest) -> None:
+    def _leave_line(self, effect: SendRequest[msg.Request]) -> None:
         line = self._lines[effect.node]
         if not line or line.pop(0) != effect.request_id:
             raise kafka_errors.Cancelled("a request before it was lost")
 
-    def _lose(self, effect: msg.SendRequest, sent: bool, reason: str) -> None:
-        self._warn(reason)
+    def _lose(self, effect: SendRequest[Any], error: Exception, *, sent: bool) -> None:
         with self._lock:  # what the core lines up before it knows of the loss is lost, too
             if isinstance(effect.request, msg.Produce):
                 self._lines[effect.node].clear()
-            self._report(msg.Unanswered(effect.request_id, sent, reason))
+            super()._lose(effect, error, sent=sent)
 
-    def _warn(self, reason: str) -> None:
-        """Log why a request stayed without an answer, at most every 30 s."""
-        if time.monotonic() - self._warned_s >= _WARN_EVERY_S:
-            self._warned_s = time.monotonic()
-            _log.warning(
-                "Kafka at %s did not answer a producer, which retries: %s", self._net.bootstrap_servers, reason
-            )
-
-    async def fetch_metadata(self, topics: Iterable[str], deadline_s: float) -> tuple[msg.MetadataFetched, Any]:
-        """Leaders of topics, and the whole reply.
+    async def fetch_metadata(self, topics: Iterable[str], deadline_s: float) -> Any:
+        """MetadataResponse for topics, which brokers may create.
 
         Raises:
             KafkaError: no broker answered.
         """
         try:
-            node = await self._any_node(deadline_s)
-            return await self._metadata(tuple(topics), node, deadline_s)
+            return await self._net.metadata(topics, deadline_s, create=True)
         except AUTHENTICATION_ERRORS as error:
             self._report(msg.AuthenticationFailed(str(error)))
             raise
@@ -141,11 +129,11 @@ class ProducerRequests:
         match request:
             case msg.FindCoordinator():
                 return await self._find_coordinator(request, deadline_s)
-            case msg.FetchMetadata():
-                return (await self._metadata(request.topics, node, deadline_s))[0]
+            case FetchMetadata():
+                return metadata_fetched(await self._net.metadata(request.topics, deadline_s, create=True))
             case msg.InitProducerId():
                 reply = await self._send(_init_producer_id(request), node)
-                return msg.ProducerIdGranted(_name(reply.error_code), reply.producer_id, reply.producer_epoch)
+                return msg.ProducerIdGranted(error_name(reply.error_code), reply.producer_id, reply.producer_epoch)
             case msg.AddPartitions():
                 return _partitions_added(await self._send(_add_partitions(request), node))
             case msg.EndTransaction():
@@ -161,12 +149,12 @@ class ProducerRequests:
     async def _end_transaction(self, request: msg.EndTransaction, node: int | str) -> msg.TransactionEnded:
         """After a takeover Kafka may answer with an unknown error: the second time, ask for the newest producer."""
         reply = await self._send(_end_transaction(request), node)
-        error = _name(reply.error_code)
-        if error == _UNKNOWN_ERROR and self._unknown_end == request:
+        error = error_name(reply.error_code)
+        if error == UNKNOWN and self._unknown_end == request:
             newest = await newest_producer(self._net, request.transactional_id)
             if newest is not None and newest > (request.producer_id, request.epoch):
                 error = _FENCED
-        self._unknown_end = request if error == _UNKNOWN_ERROR else None
+        self._unknown_end = request if error == UNKNOWN else None
         if request.protocol == 1:
             return msg.TransactionEnded(error)
         return msg.TransactionEnded(error, reply.producer_id, reply.producer_epoch)
@@ -177,35 +165,13 @@ class ProducerRequests:
         except AUTHENTICATION_ERRORS:
             raise
         except kafka_errors.BrokerResponseError as error:
-            return msg.CoordinatorFound(_OTHER_NAMES.get(str(error.message), str(error.message)))
+            return msg.CoordinatorFound(name_of(error))
         await self._net.connect(found.node_id, deadline_s)
         versions = await self._send(
             ApiVersionsRequest(client_software_name="connectx", client_software_version="1"), found.node_id
         )
         levels = {feature.name: feature.max_version_level for feature in versions.finalized_features or ()}
         return msg.CoordinatorFound(None, found.node_id, levels.get(_FEATURE, 0))
-
-    async def _metadata(
-        self, topics: tuple[str, ...], node: int | str, deadline_s: float
-    ) -> tuple[msg.MetadataFetched, Any]:
-        asked = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        request = MetadataRequest(
-            topics=asked,
-            allow_auto_topic_creation=True,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-            max_version=9,
-        )
-        reply = await self._net.send(request, node, max(1.0, (deadline_s - time.monotonic()) * 1000))
-        self._net.learn_brokers(reply)
-        partitions = {
-            TopicPartition(topic.name, partition.partition_index): partition.leader_id
-            for topic in reply.topics
-            for partition in topic.partitions
-        }
-        leaders = {target: leader for target, leader in partitions.items() if leader >= 0}
-        errors = {topic.name: name for topic in reply.topics if (name := _name(topic.error_code)) is not None}
-        return msg.MetadataFetched(leaders, errors, frozenset(partitions.keys() - leaders.keys())), reply
 
     def _produce(self, request: msg.Produce) -> Any:
         topics: dict[str, list[Any]] = {}
@@ -255,7 +221,7 @@ def _add_partitions(request: msg.AddPartitions) -> Any:
 def _partitions_added(reply: Any) -> msg.PartitionsAdded:
     return msg.PartitionsAdded(
         {
-            TopicPartition(topic.name, result.partition_index): _name(result.partition_error_code)
+            TopicPartition(topic.name, result.partition_index): error_name(result.partition_error_code)
             for topic in reply.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         }
@@ -283,7 +249,7 @@ def _produced(request: msg.Produce, reply: Any) -> msg.Produced:
             number = numbers[TopicPartition(topic.name, partition.index)]
             records = partition.record_errors or ()
             results[number] = msg.BatchResult(
-                _name(partition.error_code),
+                error_name(partition.error_code),
                 partition.error_message,
                 tuple((record.batch_index, record.batch_index_error_message) for record in records),
             )
@@ -292,12 +258,12 @@ def _produced(request: msg.Produce, reply: Any) -> msg.Produced:
 
 def _unsupported(request: msg.Request) -> msg.Answer:
     """The answer of a broker that is too old for a request."""
-    error = "UNSUPPORTED_VERSION"
+    error = UNSUPPORTED
     match request:
         case msg.FindCoordinator():
             return msg.CoordinatorFound(error)
-        case msg.FetchMetadata():
-            return msg.MetadataFetched({}, dict.fromkeys(request.topics, error))
+        case FetchMetadata():
+            return MetadataFetched({}, dict.fromkeys(request.topics, error))
         case msg.InitProducerId():
             return msg.ProducerIdGranted(error)
         case msg.AddPartitions():
@@ -308,8 +274,3 @@ def _unsupported(request: msg.Request) -> msg.Answer:
             return msg.Produced({batch.number: msg.BatchResult(error) for batch in request.batches})
         case _ as never:
             assert_never(never)
-
-
-def _name(code: int) -> str | None:
-    name = error_name(code)
-    return None if name is None else _OTHER_NAMES.get(name, name)

@@ -21,6 +21,7 @@ from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
 from connectx.kafka.settings.producer_options import OWN_KEYS
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.recording.recorder import Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -64,16 +65,23 @@ class ClientConfigs:
         bootstrap_override: bootstrap servers instead of the worker's own (the gate's address).
         process_token: part of the client ids of sink consumers, after the first slash, to distinguish members of their
             groups from those of any other process.
+        recorder: keeps the latest steps of the cores of the worker's clients; None: they are not kept.
 
     Every method raises ClientSettingError for a setting that no client takes.
     """
 
     def __init__(
-        self, worker: WorkerConfig, client_prefix: str, bootstrap_override: str | None = None, process_token: str = ""
+        self,
+        worker: WorkerConfig,
+        client_prefix: str,
+        bootstrap_override: str | None = None,
+        process_token: str = "",
+        recorder: Recorder | None = None,
     ) -> None:
         if "/" in client_prefix:
             raise ValueError(f"a slash ends the prefix of a client id, so {client_prefix!r} cannot be one")
         self.worker = worker
+        self.recorder = recorder
         self.bootstrap_servers = bootstrap_override or worker.bootstrap_servers
         self._prefix = client_prefix
         self._member_prefix = member_prefix(client_prefix, process_token)

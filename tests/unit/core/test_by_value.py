@@ -22,7 +22,7 @@ T0 = TopicPartition("t", 0)
 @pytest.mark.parametrize(
     ("core", "stimulus"),
     [
-        (ProducerCore(producer.ProducerSettings()), producer.Initialize()),
+        (ProducerCore(producer.ProducerSettings()), producer.Call.INITIALIZE),
         (FetcherCore(fetcher.FetcherSettings()), fetcher.FetchFrom({T0: 5})),
         (SourceTaskCore(AT_LEAST_ONCE), Begin()),
     ],

@@ -16,7 +16,14 @@ CLASSES = (
     *("Context", "Membership", "ConfigWriter", "FencingRounds", "Leadership", "Connectors", "Tasks", "Takeovers"),
     *("Rebalance", "RequestHandler"),
 )
-OF_MUTANTS = ("test_invariants.py", "test_ignored.py", "test_worker.py", "test_parts.py", "test_through_handle.py")
+OF_MUTANTS = (
+    "test_invariants.py",
+    "test_fetcher_invariants.py",
+    "test_ignored.py",
+    "test_worker.py",
+    "test_parts.py",
+    "test_through_handle.py",
+)
 """These replace methods of parts, or are about the parts themselves."""
 SCRIPT = Path(worker_script.__file__)
 FILES = sorted(path for path in Path(__file__).parent.rglob("*.py") if path.name not in OF_MUTANTS)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import (
     ProducerError,
@@ -214,7 +214,7 @@ def test_an_end_that_is_reached_between_two_calls_is_reported_by_the_second(
         with pytest.raises(ProducerError, match="did not answer the abort"):
             producer.abort(0.05)
     broker.lose = lambda request: False
-    assert producer._wait(lambda: producer._core.state is State.READY, 10)
+    assert producer._wait(lambda: producer._view.phase is Phase.READY, 10)
     assert producer.commit(0) if end == "commit" else producer.abort(0) is None  # type: ignore[func-returns-value]
     assert broker.committed["t", 0] == ([b"a"] if end == "commit" else [])
     with pytest.raises(ProducerError, match="the producer is ready"):
@@ -233,7 +233,7 @@ def test_an_abort_of_a_commit_that_was_sent_is_an_error_and_the_commit_is_decide
     with pytest.raises(ProducerError, match="cannot be aborted"):
         producer.abort(10)
     broker.lose = lambda request: False
-    assert producer._wait(lambda: producer._core.state is State.READY, 10)
+    assert producer._wait(lambda: producer._view.phase is Phase.READY, 10)
     for _ in range(2):
         with pytest.raises(ProducerError, match="abort the transaction: the producer is ready"):
             producer.abort(10)

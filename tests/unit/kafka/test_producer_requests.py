@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from kafka.errors import KafkaConnectionError
 
+from connectx.core.clients.messages import SendRequest, Unanswered
 from connectx.core.producer import messages as msg
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.requests import ProducerRequests
@@ -63,7 +64,7 @@ class Script:
 
     def line_up(self, sequence: int) -> Coroutine[Any, Any, None]:
         batch = msg.SequencedBatch(sequence, TARGET, sequence)
-        effect = msg.SendRequest(sequence, 1, msg.Produce("tx", 1, 0, -1, 1, (batch,)))
+        effect = SendRequest(sequence, 1, msg.Produce("tx", 1, 0, -1, 1, (batch,)))
         self.requests.line_up(effect)
         return self.requests.carry_out(effect)
 
@@ -78,7 +79,7 @@ class Script:
     @property
     def lost(self) -> list[tuple[int, bool]]:
         """Ids of the requests that were reported as lost, and whether they may have been sent."""
-        return [(one.request_id, one.sent) for one in self.reported if isinstance(one, msg.Unanswered)]
+        return [(one.request_id, one.sent) for one in self.reported if isinstance(one, Unanswered)]
 
 
 def test_batches_are_sent_in_their_order() -> None:

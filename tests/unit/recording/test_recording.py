@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from connectx.cli import app
 from connectx.core import messages, verbs
 from connectx.core.context import StartAgain
+from connectx.core.fetcher import messages as fetcher
 from connectx.core.group_messages import JoinGroupReplied
 from connectx.core.messages import (
     ConfigReadToEnd,
@@ -34,6 +35,7 @@ from connectx.core.messages import (
     WorkerStarted,
 )
 from connectx.core.moves import IllegalMoveError, moved
+from connectx.core.producer import messages as producer
 from connectx.core.requests import RequestHandler
 from connectx.core.tasks import TASK_MOVES, TaskPhase, Tasks
 from connectx.core.worker import WorkerCore
@@ -42,8 +44,11 @@ from connectx.model.causes import CAUSES
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord
 from connectx.model.states import TargetState
 from connectx.model.worker_keys import WorkerKeys
+from connectx.recording.clients import FETCHER, PRODUCER
 from connectx.recording.codec import Codec, Mask, shown
 from connectx.recording.file import Recording, read_recordings, write_recordings
+from connectx.recording.kind import CoreKind
+from connectx.recording.kinds import KINDS
 from connectx.recording.replay import first_difference, late_answers
 from connectx.recording.ring import RecordedCore
 from connectx.recording.to_test import write_test
@@ -81,6 +86,12 @@ def classes_of(union: Any) -> list[type]:
 
 def example(hint: Any) -> Any:
     """A value of a type hint: the longest that it allows, so that a field is not left out."""
+    origin = getattr(hint, "__origin__", None)
+    if is_dataclass(origin):  # of a type variable
+        (name,) = (item.name for item in fields(origin) if item.name in ("request", "answer"))
+        return replace(example(origin), **{name: example(get_args(hint)[0])})
+    if isinstance(hint, TypeVar):
+        return None
     if is_dataclass(hint):
         hints = get_type_hints(hint)
         return hint(**{item.name: example(hints[item.name]) for item in fields(hint)})  # type: ignore[operator]
@@ -90,7 +101,6 @@ def example(hint: Any) -> Any:
     if hint in simple:
         return simple[hint]
     arguments = get_args(hint)
-    origin = getattr(hint, "__origin__", None)
     if origin is tuple or str(origin).endswith("Sequence'>"):
         return (example(arguments[0]),)
     if str(origin).endswith("Mapping'>") or origin is dict:
@@ -104,6 +114,25 @@ def example(hint: Any) -> Any:
 def test_every_stimulus_and_effect_is_read_back_as_it_was(cls: type) -> None:
     value = example(cls)
     assert decode(json.loads(json.dumps(encode(value)))) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "union"),
+    [
+        (PRODUCER, producer.ProducerStimulus),
+        (PRODUCER, producer.ProducerEffect),
+        (FETCHER, fetcher.FetcherStimulus),
+        (FETCHER, fetcher.FetcherEffect),
+    ],
+)
+def test_every_stimulus_and_effect_of_a_client_is_read_back_as_it_was(kind: CoreKind[Any, Any], union: Any) -> None:
+    for hint in get_args(union):
+        value = example(hint)
+        assert kind.codec.decode(json.loads(json.dumps(kind.codec.encode(value)))) == value
+
+
+def test_kinds_are_known_by_their_names() -> None:
+    assert {name: kind.name for name, kind in KINDS.items()} == {name: name for name in KINDS}
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=lambda cause: cause.__name__)

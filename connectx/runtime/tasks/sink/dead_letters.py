@@ -25,6 +25,7 @@ from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.class_names import path_of
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.settings import SinkSettings
+from connectx.recording.recorder import Recorder
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.record_errors import RecordErrors
 
@@ -55,6 +56,7 @@ class DeadLetterQueue:
         checkpoint: called while a call waits; what it raises ends the call.
         masked: hides values of placeholders in the headers.
         errors: counts what is sent and what is refused.
+        recorder: keeps the latest steps of the producer's core.
     """
 
     def __init__(
@@ -66,12 +68,13 @@ class DeadLetterQueue:
         checkpoint: Callable[[], None],
         masked: Callable[[str], str],
         errors: RecordErrors,
+        recorder: Recorder | None = None,
     ) -> None:
         self._task = task
         self._topic = settings.dead_letter_topic or ""
         self._replication_factor = settings.dead_letter_replication_factor
         self._with_context = settings.dead_letter_headers
-        self._producer = KafkaProducer(producer_config, checkpoint=checkpoint)
+        self._producer = KafkaProducer(producer_config, checkpoint=checkpoint, recorder=recorder)
         self._admin = admin
         self._checkpoint = checkpoint
         self._masked = masked

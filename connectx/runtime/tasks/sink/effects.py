@@ -55,7 +55,9 @@ class SinkWorld:
         self._spark = TaskSpark(runner.services.spark, {}, runner.stopping)
         group_id = str(setup.consumer_config.get("group.id"))
         self._context = SinkContext(setup, group_id, self._dead_letters, runner.errors, self._spark.session)
-        self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
+        self._consumer = SinkConsumer(
+            setup.consumer_config, self, checkpoint=runner.checkpoint, recorder=runner.services.clients.recorder
+        )
         self._records = RecordsAtHand(setup, self._dead_letters, runner.errors)
         self._jobs = BulkJobs(setup, self._spark, self._context.group_id)
         self._started = False
@@ -443,6 +445,7 @@ def _dead_letters(setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]
         runner.checkpoint,
         setup.masked,
         runner.errors,
+        runner.services.clients.recorder,
     )
 
 

@@ -116,6 +116,7 @@ class SourceWorld:
             setup.producer_config,
             checkpoint=runner.checkpoint,
             tolerate_refused=setup.settings.errors.tolerate_all and not setup.loop.exactly_once,
+            recorder=runner.services.clients.recorder,
         )
         self._copier = OffsetCopier(runner.services.clients, runner.services.config.offset_topic.name, str(setup.task))
         self._topics = SourceTopics(

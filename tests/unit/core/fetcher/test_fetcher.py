@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from connectx.core.clients.messages import Answered, FetchMetadata, Leader, MetadataFetched, Unanswered
 from connectx.core.fetcher import messages as msg
 from tests.unit.core.fetcher.script import T0, T1, Script, fetching
 
@@ -12,7 +13,7 @@ def test_leaders_are_asked_for_before_partitions_are_fetched_from_them() -> None
     script = Script()
     script.do(msg.FetchFrom({T0: 10, T1: 20}))
     assert (script.asked_topics(), script.fetches()) == ([("t",)], [])
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: msg.Leader(1, 5), T1: msg.Leader(2, 5)}))
+    script.answer(FetchMetadata, MetadataFetched({T0: Leader(1, 5), T1: Leader(2, 5)}))
     assert script.fetches() == [(1, {T0: 10}), (2, {T1: 20})]
 
 
@@ -28,7 +29,7 @@ def test_a_fetch_names_the_leaders_epoch_and_that_of_the_last_fetched_record() -
     script.bring(T0, 15, epoch=4)
     (sent,) = script.open.values()
     assert isinstance(sent.request, msg.Fetch)
-    assert sent.request.partitions == (msg.PartitionFetch(T0, 15, leader_epoch=5, fetched_epoch=4),)
+    assert sent.request.partitions == (msg.PartitionFetch(T0, 15, leader_epoch=5, fetched_epoch=4, version=1),)
 
 
 def test_nothing_is_fetched_while_the_buffer_is_full_and_again_when_records_are_taken() -> None:
@@ -109,7 +110,7 @@ def test_attempts_wait_longer_and_longer_up_to_the_limit() -> None:
     script.do(msg.FetchFrom({T0: 10}))
     waits = []
     for _ in range(4):
-        script.lose(msg.FetchMetadata)
+        script.lose(FetchMetadata)
         assert script.wake_at_ms is not None
         waits.append(script.wake_at_ms - script.now_ms)
         script.wait()
@@ -119,7 +120,7 @@ def test_attempts_wait_longer_and_longer_up_to_the_limit() -> None:
 def test_a_topic_without_a_leader_is_asked_for_until_it_has_one() -> None:
     script = Script()
     script.do(msg.FetchFrom({T0: 10}))
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({}, {"t": "UNKNOWN_TOPIC_OR_PARTITION"}))
+    script.answer(FetchMetadata, MetadataFetched({}, {"t": "UNKNOWN_TOPIC_OR_PARTITION"}))
     assert script.core.trouble == "t: UNKNOWN_TOPIC_OR_PARTITION"
     assert script.asked_topics() == []
     script.wait()
@@ -158,7 +159,7 @@ def test_missing_permission_fails_the_partition_by_either_answer() -> None:
     script.refuse(T0, "TOPIC_AUTHORIZATION_FAILED")
     other = Script()
     other.do(msg.FetchFrom({T0: 10}))
-    other.answer(msg.FetchMetadata, msg.MetadataFetched({}, {"t": "TOPIC_AUTHORIZATION_FAILED"}))
+    other.answer(FetchMetadata, MetadataFetched({}, {"t": "TOPIC_AUTHORIZATION_FAILED"}))
     assert script.failed == other.failed == [msg.FetchFailed(T0, 10, "TOPIC_AUTHORIZATION_FAILED")]
     assert (script.fetches(), other.asked_topics(), other.wake_at_ms) == ([], [], None)
 
@@ -183,5 +184,5 @@ def test_a_replica_that_is_behind_sends_the_fetcher_back_to_the_leader() -> None
 def test_late_answers_to_requests_that_were_settled_change_nothing() -> None:
     script = fetching()
     (request_id,) = script.open
-    script.do(msg.Unanswered(request_id, "cut"), msg.Answered(request_id, msg.Fetched({T0: msg.PartitionResult()})))
+    script.do(Unanswered(request_id, "cut"), Answered(request_id, msg.Fetched({T0: msg.PartitionResult()})))
     assert script.core.trouble == "t-0: cut"

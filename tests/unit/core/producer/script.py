@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from connectx.core.clients.messages import Answered, Leader, MetadataFetched, SendRequest, TimeReached, Unanswered
+from connectx.core.ignored import Ignored
 from connectx.core.producer import messages as msg
 from connectx.core.producer.producer import ProducerCore
+from connectx.core.rules import BrokenRule
 from connectx.model.ids import TopicPartition
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
+
+
+def led(nodes: Mapping[TopicPartition, int], leaderless: frozenset[TopicPartition] = frozenset()) -> MetadataFetched:
+    """Metadata: the node that leads each partition."""
+    return MetadataFetched({target: Leader(node) for target, node in nodes.items()}, leaderless=leaderless)
 
 
 class Script:
@@ -18,18 +27,24 @@ class Script:
     def __init__(self, **settings: Any) -> None:
         self.core = ProducerCore(msg.ProducerSettings(**settings))
         self.now_ms = 1_000
-        self.open: dict[int, msg.SendRequest] = {}
+        self.open: dict[int, SendRequest[msg.Request]] = {}
         self.settled: dict[int, str] = {}
         self.splits: list[int] = []
         self.wake_at_ms: int | None = None
+        self.ignored: Ignored | None = None
+        self.broken: list[BrokenRule] = []
+        self.is_mutant = False  # then a step may break rules
 
     def do(self, *stimuli: msg.ProducerStimulus) -> None:
         for stimulus in stimuli:
+            before = self.core.marks()
             step = self.core.handle(stimulus, self.now_ms)
-            self.wake_at_ms = step.wake_at_ms
+            self.broken += self.core.check(before)
+            assert self.is_mutant or not self.broken
+            self.wake_at_ms, self.ignored = step.wake_at_ms, step.ignored
             for effect in step.effects:
                 match effect:
-                    case msg.SendRequest():
+                    case SendRequest():
                         self.open[effect.request_id] = effect
                     case msg.SplitBatch(number):
                         self.splits.append(number)
@@ -52,11 +67,11 @@ class Script:
 
     def answer(self, kind: type[Any], answer: msg.Answer) -> None:
         """Answer the oldest request of a kind."""
-        self.do(msg.Answered(self.take(kind), answer))
+        self.do(Answered(self.take(kind), answer))
 
     def lose(self, kind: type[Any], *, sent: bool = True) -> None:
         """Cut the connection of the oldest request of a kind."""
-        self.do(msg.Unanswered(self.take(kind), sent, "cut"))
+        self.do(Unanswered(self.take(kind), "cut", sent))
 
     def take(self, kind: type[Any]) -> int:
         request_id = next(number for number, sent in self.open.items() if isinstance(sent.request, kind))
@@ -67,7 +82,7 @@ class Script:
         """Let time pass until the core wants to go on."""
         assert self.wake_at_ms is not None, "the core waits for nothing"
         self.now_ms = self.wake_at_ms
-        self.do(msg.TimeReached())
+        self.do(TimeReached())
 
     def take_all(self, error: str | None = None) -> None:
         """Answer the oldest Produce with one result for all of its batches."""
@@ -76,10 +91,10 @@ class Script:
 
     def ready(self, *, version: int = 2, epoch: int = 0, **leaders: int) -> None:
         """Initialise transactions, and learn that node 1 leads both partitions."""
-        self.do(msg.Initialize(), msg.MetadataFetched({T0: 1, T1: 1}))
+        self.do(msg.Call.INITIALIZE, led({T0: 1, T1: 1}))
         self.answer(msg.FindCoordinator, msg.CoordinatorFound(None, 9, version))
         self.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 77, epoch))
-        assert self.core.state is msg.ProducerState.READY
+        assert self.core.phase is msg.ProducerPhase.READY
 
     def add_partitions(self) -> None:
         """Answer AddPartitions: all added."""
@@ -89,6 +104,6 @@ class Script:
 
 def transactional(version: int = 2, **settings: Any) -> Script:
     """A transactional producer that is ready."""
-    script = Script(transactional_id="x", idempotent=True, max_in_flight=5, **settings)
+    script = Script(transactional_id="x", idempotent=True, **{"max_in_flight": 5, **settings})
     script.ready(version=version)
     return script

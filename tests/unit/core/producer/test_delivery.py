@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from connectx.core.clients.messages import FetchMetadata, MetadataFetched
 from connectx.core.producer import messages as msg
-from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.model.ids import TopicPartition
-from tests.unit.core.producer.script import T0, T1, Script, transactional
+from tests.unit.core.producer.script import T0, T1, Script, led, transactional
 
 
 def plain(**settings: int) -> Script:
     """A producer without idempotence."""
     script = Script(**settings)
-    script.do(msg.Initialize(), msg.MetadataFetched({T0: 1, T1: 2}))
+    script.do(msg.Call.INITIALIZE, led({T0: 1, T1: 2}))
     return script
 
 
 def opened(**settings: int) -> Script:
     script = transactional(**settings)
-    script.do(msg.BeginTransaction())
+    script.do(msg.Call.BEGIN)
     return script
 
 
 def test_a_producer_without_idempotence_needs_no_producer_id() -> None:
     script = plain()
     script.append(1)
-    assert (script.core.state, script.sequences()) == (State.READY, [(1, -1)])
+    assert (script.core.phase, script.sequences()) == (Phase.READY, [(1, -1)])
 
 
 def test_one_request_at_a_time_holds_the_order_of_a_node() -> None:
@@ -44,7 +45,7 @@ def test_one_request_at_a_time_holds_the_order_of_a_node() -> None:
 
 def test_a_request_carries_one_batch_of_each_partition_up_to_the_limit() -> None:
     script = opened(max_request_size_bytes=250)
-    script.do(msg.MetadataFetched({TopicPartition("t", n): 1 for n in range(4)}))
+    script.do(led({TopicPartition("t", n): 1 for n in range(4)}))
     script.do(msg.Append(tuple(msg.Batch(number, TopicPartition("t", number), 1, 100) for number in range(4))))
     assert [[b.number for b in request.batches] for request in script.requests()] == [[0, 1], [2, 3]]
 
@@ -55,8 +56,8 @@ def test_a_lost_request_is_sent_again_with_its_sequences_and_nothing_overtakes_i
     assert script.sequences() == [(1, 0), (2, 10), (3, 20)]
     for _ in range(3):
         script.lose(msg.Produce)
-    assert script.requests() == [msg.FetchMetadata(("t",))]
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: 1}))
+    assert script.requests() == [FetchMetadata(("t",))]
+    script.answer(FetchMetadata, led({T0: 1}))
     script.wait()
     assert script.sequences() == [(1, 0)]
     script.take_all("DUPLICATE_SEQUENCE_NUMBER")
@@ -81,13 +82,13 @@ def test_a_sequence_error_of_the_first_batch_is_no_ones_fault_but_its_own() -> N
     script = opened()
     script.append(1)
     script.take_all("OUT_OF_ORDER_SEQUENCE_NUMBER")
-    assert script.core.state is State.REFUSED
+    assert script.core.phase is Phase.REFUSED
 
 
 def test_no_more_than_five_batches_of_a_partition_are_in_flight() -> None:
     script = transactional(max_request_size_bytes=1_000)
     script.core.settings = msg.ProducerSettings(transactional_id="x", idempotent=True, max_in_flight=9)
-    script.do(msg.BeginTransaction())
+    script.do(msg.Call.BEGIN)
     script.append(*range(8))
     assert len(script.sequences()) == 5
 
@@ -96,34 +97,34 @@ def test_a_moved_leader_is_looked_up_before_the_next_attempt() -> None:
     script = opened()
     script.append(1)
     script.take_all("NOT_LEADER_OR_FOLLOWER")
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: 2}))
+    script.answer(FetchMetadata, led({T0: 2}))
     script.wait()
     assert [sent.node for sent in script.open.values()] == [2]
 
 
 def test_a_topic_that_stays_missing_refuses_its_batches() -> None:
     script = Script(unknown_topic_ms=1_000)
-    script.do(msg.Initialize())
+    script.do(msg.Call.INITIALIZE)
     script.append(1)
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({}, {"t": "UNKNOWN_TOPIC_OR_PARTITION"}))
+    script.answer(FetchMetadata, MetadataFetched({}, {"t": "UNKNOWN_TOPIC_OR_PARTITION"}))
     assert script.settled == {}
     while not script.settled:
         script.wait()
-        script.answer(msg.FetchMetadata, msg.MetadataFetched({}, {"t": "UNKNOWN_TOPIC_OR_PARTITION"}))
+        script.answer(FetchMetadata, MetadataFetched({}, {"t": "UNKNOWN_TOPIC_OR_PARTITION"}))
     assert script.now_ms >= 2_000
     assert script.settled == {1: "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 def test_a_partition_that_has_no_leader_for_long_keeps_its_batches() -> None:
     script = Script(unknown_topic_ms=1_000)
-    script.do(msg.Initialize())
+    script.do(msg.Call.INITIALIZE)
     script.append(1)
     for _ in range(10):
-        script.answer(msg.FetchMetadata, msg.MetadataFetched({T1: 1}, leaderless=frozenset({T0})))
+        script.answer(FetchMetadata, led({T1: 1}, leaderless=frozenset({T0})))
         script.wait()
     assert script.now_ms > 3_000
     assert script.settled == {}
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: 1}))
+    script.answer(FetchMetadata, led({T0: 1}))
     script.take_all()
     assert script.settled == {1: "BatchDelivered"}
 
@@ -131,11 +132,11 @@ def test_a_partition_that_has_no_leader_for_long_keeps_its_batches() -> None:
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_one_request_at_a_time_holds_the_order_of_a_partition_whose_leader_moves(idempotent: bool) -> None:
     script = Script(idempotent=idempotent, max_in_flight=1)
-    script.do(msg.Initialize(), msg.MetadataFetched({T0: 1}))
+    script.do(msg.Call.INITIALIZE, led({T0: 1}))
     if idempotent:
         script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 5, 0))
     script.append(1, 2)
-    script.do(msg.MetadataFetched({T0: 2}))
+    script.do(led({T0: 2}))
     assert [number for number, _ in script.sequences()] == [1]
     script.take_all()
     assert [number for number, _ in script.sequences()] == [2]
@@ -143,28 +144,28 @@ def test_one_request_at_a_time_holds_the_order_of_a_partition_whose_leader_moves
 
 def test_a_topic_that_may_not_be_seen_refuses_its_batches_at_once() -> None:
     script = Script()
-    script.do(msg.Initialize())
+    script.do(msg.Call.INITIALIZE)
     script.append(1)
-    script.answer(msg.FetchMetadata, msg.MetadataFetched({}, {"t": "TOPIC_AUTHORIZATION_FAILED"}))
+    script.answer(FetchMetadata, MetadataFetched({}, {"t": "TOPIC_AUTHORIZATION_FAILED"}))
     assert script.settled == {1: "TOPIC_AUTHORIZATION_FAILED"}
 
 
 def test_a_batch_that_waits_longer_than_the_delivery_timeout_is_refused() -> None:
     script = Script(delivery_timeout_ms=500)
-    script.do(msg.Initialize())
+    script.do(msg.Call.INITIALIZE)
     script.append(1)
-    script.lose(msg.FetchMetadata)
+    script.lose(FetchMetadata)
     while not script.settled:
         script.wait()
-        if script.requests(msg.FetchMetadata):
-            script.lose(msg.FetchMetadata)
+        if script.requests(FetchMetadata):
+            script.lose(FetchMetadata)
     assert (script.now_ms, script.settled) == (1_500, {1: "DELIVERY_TIMEOUT"})
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_refused_batch_leaves_the_others_of_a_producer_without_transactions(idempotent: bool) -> None:
     script = Script(idempotent=idempotent, max_in_flight=5)
-    script.do(msg.Initialize(), msg.MetadataFetched({T0: 1}))
+    script.do(msg.Call.INITIALIZE, led({T0: 1}))
     if idempotent:
         script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 5, 0))
     script.append(1, 2, records=1)
@@ -176,8 +177,8 @@ def test_a_refused_batch_leaves_the_others_of_a_producer_without_transactions(id
         assert script.requests(msg.InitProducerId) == [msg.InitProducerId(None, 60_000, -1, -1)]
         script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 6, 0))
         while not script.sequences():
-            if script.requests(msg.FetchMetadata):
-                script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: 1}))
+            if script.requests(FetchMetadata):
+                script.answer(FetchMetadata, led({T0: 1}))
             else:
                 script.wait()
         assert script.sequences() == [(2, 0)]
@@ -187,7 +188,7 @@ def test_a_refused_batch_leaves_the_others_of_a_producer_without_transactions(id
 
 def test_batches_after_a_refused_one_are_sent_again_with_a_new_producer_id() -> None:
     script = Script(idempotent=True, max_in_flight=5)
-    script.do(msg.Initialize(), msg.MetadataFetched({T0: 1}))
+    script.do(msg.Call.INITIALIZE, led({T0: 1}))
     script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 5, 0))
     script.append(1, 2, 3, records=1)
     script.take_all("INVALID_RECORD")
@@ -241,7 +242,7 @@ def test_sequences_begin_again_after_the_largest() -> None:
 
 def test_partitions_take_turns() -> None:
     script = plain(max_in_flight=1, max_request_size_bytes=100)
-    script.do(msg.MetadataFetched({T1: 1}))
+    script.do(led({T1: 1}))
     script.append(1, 2, 4)
     script.append(3, target=T1)
     served = []

@@ -1,0 +1,1 @@
+"""What the cores of Kafka clients share: requests and their answers, retries, and classes of errors. Pure."""
