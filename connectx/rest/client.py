@@ -113,7 +113,52 @@ class RestClient(Shown):
     def ask(self, verb: Asks[T]) -> T:
         """The body of the response to a verb of the core that is an operation as it is."""
         asked: Any = verb
-        return cast("T", self._call(_OF_VERB[type(asked)], asdict(asked)))
+        return cast("T", self.call(_OF_VERB[type(asked)], asdict(asked)))
+
+    def call(
+        self,
+        operation: Operation[T],
+        parameters: Mapping[str, Any] = MappingProxyType({}),
+        body: Any = None,
+        *,
+        retry_s: float | None = None,
+        read_s: float | None = None,
+    ) -> T:
+        """The body of a success; asks worker after worker, and again while the answer may change.
+
+        Args:
+            operation: of `connectx.rest.resources` or `connectx.rest.admin`.
+            parameters: of its path and query.
+            body: of the request, as JSON values.
+            retry_s: as with the client.
+            read_s: how long one worker may take; 10 s for GET by default.
+        """
+        timeout_s = min(self._answer_s, read_s or (_READ_S if operation.method == "GET" else _ANSWER_S))
+        retry_s = self._retry_s if retry_s is None else retry_s
+        begin, in_doubt = time.monotonic(), False
+        for attempt in itertools.count(1):
+            problem: RestError | WorkersUnreachableError = _unreachable("There is no worker to ask.", in_doubt)
+            for url in self._urls():
+                try:
+                    return self._send(operation, url, parameters, body, timeout_s)
+                except SilenceError as silence:
+                    in_doubt = in_doubt or silence.was_sent
+                    problem = _unreachable(f"No worker answers; {url}: {silence}.", in_doubt)
+                except RestError as refusal:
+                    refusal.after_silence = in_doubt
+                    problem = refusal
+                    if not isinstance(refusal, WorkerNotReadyError):
+                        break
+                    in_doubt = True  # a worker that ended during the call may have carried it out
+            pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+            patience_s = retry_s if isinstance(problem, RestError) else min(retry_s, _SILENCE_S)
+            spent_s = time.monotonic() - begin
+            if not problem.retriable or spent_s + pause_s > patience_s:
+                if attempt > 1:
+                    problem.next_step = f"Asked {attempt} times within {spent_s:.1f} s. {problem.next_step}".rstrip()
+                raise problem
+            time.sleep(pause_s)
+        raise AssertionError("attempts never end")
 
     def connectors(self) -> list[str]:
         """Names of all connectors, sorted."""
@@ -148,7 +193,7 @@ class RestClient(Shown):
         if initial_state is not None:
             body["initial_state"] = initial_state
         try:
-            created = self._call(resources.create, body=body, retry_s=timeout_s)
+            created = self.call(resources.create, body=body, retry_s=timeout_s)
         except ConnectorExistsError as error:
             if not (error.after_silence and self.config(name) == {**config, "name": name}):
                 raise
@@ -166,11 +211,11 @@ class RestClient(Shown):
 
     def put_config(self, connector: str, config: Config) -> ConnectorInfo:
         """Create a connector or replace its whole configuration; ConfigRejectedError as with `create`."""
-        return self._call(resources.put_config, {"connector": connector}, dict(config))
+        return self.call(resources.put_config, {"connector": connector}, dict(config))
 
     def patch_config(self, connector: str, changes: Config) -> ConnectorInfo:
         """Change some keys, None removes one (KIP-477); ConfigRejectedError as with `create`."""
-        return self._call(resources.patch_config, {"connector": connector}, dict(changes))
+        return self.call(resources.patch_config, {"connector": connector}, dict(changes))
 
     def status(self, connector: str) -> ConnectorStatus:
         """State of a connector and its tasks; ConnectorNotFoundError also before its first status."""
@@ -223,36 +268,36 @@ class RestClient(Shown):
 
     def offsets(self, connector: str) -> list[CommittedOffset]:
         """Committed offsets (KIP-875)."""
-        return self._call(resources.read_offsets, {"connector": connector}, read_s=_ANSWER_S)["offsets"]
+        return self.call(resources.read_offsets, {"connector": connector}, read_s=_ANSWER_S)["offsets"]
 
     def alter_offsets(self, connector: str, offsets: Sequence[Mapping[str, Any]]) -> str:
         """Set offsets of a stopped connector (offset None: reset that partition); returns the worker's message."""
-        return self._call(resources.alter_offsets, {"connector": connector}, {"offsets": list(offsets)})["message"]
+        return self.call(resources.alter_offsets, {"connector": connector}, {"offsets": list(offsets)})["message"]
 
     def reset_offsets(self, connector: str) -> str:
         """Forget the offsets of a stopped connector; returns the worker's message."""
-        return self._call(resources.reset_offsets, {"connector": connector})["message"]
+        return self.call(resources.reset_offsets, {"connector": connector})["message"]
 
     def plugins(self, *, connectors_only: bool = True) -> list[Plugin]:
         """Plugins of a worker: class, type, version."""
-        return self._call(admin.plugins, {"connectorsOnly": connectors_only}, read_s=_ANSWER_S)
+        return self.call(admin.plugins, {"connectorsOnly": connectors_only}, read_s=_ANSWER_S)
 
     def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
         """Configuration keys of a plugin."""
-        return self._call(admin.plugin_config, {"plugin": plugin}, read_s=_ANSWER_S)
+        return self.call(admin.plugin_config, {"plugin": plugin}, read_s=_ANSWER_S)
 
     def validate(self, config: Config) -> ConfigInfos:
         """Check a configuration without using it; the result lists values and errors of every key."""
         plugin = config.get("connector.class") or "unknown"
-        return self._call(admin.validate, {"plugin": plugin}, dict(config))
+        return self.call(admin.validate, {"plugin": plugin}, dict(config))
 
     def root(self) -> Root:
         """Version, commit and Kafka cluster id of a worker."""
-        return self._call(admin.root)
+        return self.call(admin.root)
 
     def metrics(self) -> str:
         """Metrics of a worker of connectx in Prometheus's text format. Kafka Connect has no such path."""
-        return self._call(admin.metrics)
+        return self.call(admin.metrics)
 
     def _wait_until_seen(self, connector: str, *, exists: bool) -> None:
         """The leader has answered; wait shortly until the worker that is asked first has read it too."""
@@ -266,43 +311,6 @@ class RestClient(Shown):
             if seen is exists:
                 return
             time.sleep(_FIRST_PAUSE_S)
-
-    def _call(
-        self,
-        operation: Operation[T],
-        parameters: Mapping[str, Any] = MappingProxyType({}),
-        body: Any = None,
-        *,
-        retry_s: float | None = None,
-        read_s: float | None = None,
-    ) -> T:
-        """The body of a success; asks worker after worker, and again while the answer may change."""
-        timeout_s = min(self._answer_s, read_s or (_READ_S if operation.method == "GET" else _ANSWER_S))
-        retry_s = self._retry_s if retry_s is None else retry_s
-        begin, in_doubt = time.monotonic(), False
-        for attempt in itertools.count(1):
-            problem: RestError | WorkersUnreachableError = _unreachable("There is no worker to ask.", in_doubt)
-            for url in self._urls():
-                try:
-                    return self._send(operation, url, parameters, body, timeout_s)
-                except SilenceError as silence:
-                    in_doubt = in_doubt or silence.was_sent
-                    problem = _unreachable(f"No worker answers; {url}: {silence}.", in_doubt)
-                except RestError as refusal:
-                    refusal.after_silence = in_doubt
-                    problem = refusal
-                    if not isinstance(refusal, WorkerNotReadyError):
-                        break
-                    in_doubt = True  # a worker that ended during the call may have carried it out
-            pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
-            patience_s = retry_s if isinstance(problem, RestError) else min(retry_s, _SILENCE_S)
-            spent_s = time.monotonic() - begin
-            if not problem.retriable or spent_s + pause_s > patience_s:
-                if attempt > 1:
-                    problem.next_step = f"Asked {attempt} times within {spent_s:.1f} s. {problem.next_step}".rstrip()
-                raise problem
-            time.sleep(pause_s)
-        raise AssertionError("attempts never end")
 
     def _send(self, operation: Operation[T], url: str, parameters: Mapping[str, Any], body: Any, timeout_s: float) -> T:
         content = None if body is None else _json(body)
