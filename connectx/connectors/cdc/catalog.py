@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from connectx.connectors.cdc.columns import ColumnFilter, matches
 from connectx.connectors.cdc.events import Column, TableShape
 from connectx.connectors.cdc.values import (
-    TEXT,
     ColumnType,
     Modes,
+    Oid,
     array_type,
     column_type,
     enum_type,
@@ -226,7 +226,7 @@ class Catalog:
         elif own.is_hstore:
             kind = hstore_type(self._modes)
         else:
-            base, modifier = (TEXT, -1) if own.is_array else own[:2]
+            base, modifier = (Oid.TEXT, -1) if own.is_array else own[:2]
             kind = column_type(base, modifier, self._modes, where)
         return array_type(kind, has_nulls=not own.labels) if own.is_array else kind
 

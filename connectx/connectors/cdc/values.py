@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
+from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -21,24 +22,63 @@ from connectx.errors.databases import ReplicationMessageError, TableMismatchErro
 
 Convert: TypeAlias = "Callable[[pa.StringArray], pa.Array]"
 
-BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 26, 700, 701
-BPCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, TIMETZ, NUMERIC = 1042, 1082, 1083, 1114, 1184, 1186, 1266, 1700
-INET: Final = 869
-TEXT: Final = 25
-_NAMED_TEXTS: Final = {114: "data.Json", 3802: "data.Json", 2950: "data.Uuid", 142: "data.Xml", 3614: "data.Tsvector"}
+
+class Oid(IntEnum):
+    """Types that have a form or a name of their own (PostgreSQL: pg_type.dat)."""
+
+    BOOL = 16
+    BYTEA = 17
+    INT8 = 20
+    INT2 = 21
+    INT4 = 23
+    TEXT = 25
+    OID = 26
+    JSON = 114
+    XML = 142
+    FLOAT4 = 700
+    FLOAT8 = 701
+    MONEY = 790
+    INET = 869
+    BPCHAR = 1042
+    DATE = 1082
+    TIME = 1083
+    TIMESTAMP = 1114
+    TIMESTAMPTZ = 1184
+    INTERVAL = 1186
+    TIMETZ = 1266
+    BIT = 1560
+    VARBIT = 1562
+    NUMERIC = 1700
+    UUID = 2950
+    TSVECTOR = 3614
+    JSONB = 3802
+
+
+_NAMED_TEXTS: Final[Mapping[int, str]] = {
+    Oid.JSON: "data.Json",
+    Oid.JSONB: "data.Json",
+    Oid.UUID: "data.Uuid",
+    Oid.XML: "data.Xml",
+    Oid.TSVECTOR: "data.Tsvector",
+}
 """Schemas of types whose values are texts."""
 
-_ARRAYS: Final = {
-    **{1000: BOOL, 1001: BYTEA, 1005: INT2, 1007: INT4, 1016: INT8, 1028: OID, 1021: FLOAT4, 1022: FLOAT8},
-    **{1182: DATE, 1183: TIME, 1115: TIMESTAMP, 1185: TIMESTAMPTZ, 1187: INTERVAL, 1270: TIMETZ, 1231: NUMERIC},
-    **{1014: BPCHAR, 1002: 18, 1003: 19, 1009: 25, 1015: 1043, 2951: 2950, 199: 114, 3807: 3802, 143: 142, 1041: 869},
-    **{651: 650, 1040: 829, 775: 774, 3905: 3904, 3907: 3906, 3909: 3908, 3911: 3910, 3913: 3912, 3927: 3926},
+_ARRAYS: Final[Mapping[int, int]] = {
+    **{1000: 16, 1001: 17, 1005: 21, 1007: 23, 1016: 20, 1028: 26, 1021: 700, 1022: 701, 1182: 1082, 1183: 1083},
+    **{1115: 1114, 1185: 1184, 1187: 1186, 1270: 1266, 1231: 1700, 1014: 1042, 1002: 18, 1003: 19, 1009: 25},
+    **{1015: 1043, 2951: 2950, 199: 114, 3807: 3802, 143: 142, 1041: 869, 651: 650, 1040: 829, 775: 774},
+    **{3905: 3904, 3907: 3906, 3909: 3908, 3911: 3910, 3913: 3912, 3927: 3926},
 }
 """Type of the elements, by oid of the array type."""
 
-_NUMBERS: Final = {
-    INT2: pa.int16(), INT4: pa.int32(), INT8: pa.int64(), OID: pa.int64(), FLOAT4: pa.float32(), FLOAT8: pa.float64(),
-}  # fmt: skip
+_NUMBERS: Final[Mapping[int, pa.DataType]] = {
+    Oid.INT2: pa.int16(),
+    Oid.INT4: pa.int32(),
+    Oid.INT8: pa.int64(),
+    Oid.OID: pa.int64(),
+    Oid.FLOAT4: pa.float32(),
+    Oid.FLOAT8: pa.float64(),
+}
 _INFINITE_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
 """Debezium's numbers for infinite timestamps (PGStatement.DATE_POSITIVE_INFINITY and DATE_NEGATIVE_INFINITY)."""
 
@@ -174,34 +214,34 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
     if (number := _NUMBERS.get(oid)) is not None:
         return ColumnType(number, lambda texts: texts.cast(number), None, 0)
     match oid:
-        case 16:
+        case Oid.BOOL:
             return ColumnType(pa.bool_(), lambda texts: pc.starts_with(texts, "t"), None, False)
-        case 17 if modes.binary == "hex":
+        case Oid.BYTEA if modes.binary == "hex":
             return ColumnType(pa.string(), lambda texts: pc.utf8_slice_codeunits(texts, 2), modes.placeholder, "")
-        case 17:
+        case Oid.BYTEA:
             return ColumnType(pa.binary(), _bytes, modes.placeholder.encode(), b"")
-        case 1560 | 1562:
+        case Oid.BIT | Oid.VARBIT:
             return _bits(modifier, modes)
-        case 1700:
+        case Oid.NUMERIC:
             return _numeric(modifier, modes, column)
-        case 790:
+        case Oid.MONEY:
             return _money(modes)
-        case 1082:
+        case Oid.DATE:
             return _date(modes)
-        case 1083:
+        case Oid.TIME:
             return _time(modifier, modes)
-        case 1114:
+        case Oid.TIMESTAMP:
             return _timestamp(modifier, modes)
-        case 1184:
+        case Oid.TIMESTAMPTZ:
             convert, schema = _zoned(modifier if 0 <= modifier <= 6 else 6), debezium_schema("time.ZonedTimestamp")
             return ColumnType(pa.string(), convert, None, "1970-01-01T00:00:00Z", schema=schema)
-        case 1266:
+        case Oid.TIMETZ:
             return ColumnType(pa.string(), _zoned_time, None, "00:00:00Z", schema=debezium_schema("time.ZonedTime"))
-        case 1186:
+        case Oid.INTERVAL:
             return ColumnType(pa.int64(), _intervals, None, 0, schema=debezium_schema("time.MicroDuration"))
         case _:  # types without a separate form are text
             schema = debezium_schema(_NAMED_TEXTS[oid]) if oid in _NAMED_TEXTS else NO_NAME
-            return _texts(modes, schema, is_cast_differently=oid in (BPCHAR, INET))
+            return _texts(modes, schema, is_cast_differently=oid in (Oid.BPCHAR, Oid.INET))
 
 
 def enum_type(labels: str, modes: Modes) -> ColumnType:
