@@ -40,15 +40,10 @@ class OffsetsTable:
         Raises:
             DatabasePermissionError: the table is missing and may not be created.
         """
-        target = self._target
-        try:
+        with self._target.transaction():
             self._create()
             self._insert_missing(partitions)
             held = self._rows(partitions)
-            target.commit()
-        except BaseException:
-            target.rollback()
-            raise
         return {partition: offset for partition, offset in held.items() if offset is not None}
 
     def lock(self, ranges: Ranges) -> None:

@@ -122,13 +122,8 @@ class JdbcSink(SinkConnector):
 
         def value_type(self, topic: str) -> pa.DataType | None:
             """The table's columns."""
-            try:
-                found = self._rows.value_type(topic)
-                self._target.commit()
-            except BaseException:
-                self._target.rollback()
-                raise
-            return found
+            with self._target.transaction():
+                return self._rows.value_type(topic)
 
         def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
             """Offsets that the database holds. Staging tables of an instance that died are dropped."""
@@ -153,13 +148,8 @@ class JdbcSink(SinkConnector):
 
         def plan(self, token: str, topic: str) -> tuple[str, str]:
             """Schema of the job's staging tables, and begin of their names."""
-            try:
-                place = self._staging.begin(token)
-                self._target.commit()
-            except BaseException:
-                self._target.rollback()
-                raise
-            return place
+            with self._target.transaction():
+                return self._staging.begin(token)
 
         def stage(self, plan: tuple[str, str], token: str, batches: Iterator[SinkBatch]) -> Sequence[StagedRows]:
             """On an executor: see `connectx.connectors.jdbc.postgres.staging.stage`."""
@@ -179,12 +169,8 @@ class JdbcSink(SinkConnector):
         def discard(self, token: str, messages: Sequence[StagedRows]) -> None:
             """Drop the staging tables of a job."""
             self._staging.end(token)
-            try:
+            with self._target.transaction():
                 self._staging.drop(token)
-                self._target.commit()
-            except BaseException:
-                self._target.rollback()
-                raise
 
         def stop(self) -> None:
             """Close the connection."""

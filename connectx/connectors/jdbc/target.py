@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
@@ -178,6 +179,16 @@ class Target(ABC):
     @abstractmethod
     def rollback(self) -> None:
         """End the transaction; a connection that cannot do that is dropped."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit at the end; roll back after an error."""
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
 
     @abstractmethod
     def cancel(self) -> None:

@@ -154,16 +154,12 @@ class PostgresTarget(Target):
     def end_holders(self, offsets_table: str, condition: str) -> list[str]:
         """As in Target."""
         prefix = literal(self.settings.name_prefix)
-        try:
+        with self.transaction():
             ended = self.query(
                 "SELECT a.application_name::text, pg_terminate_backend(a.pid) FROM pg_stat_activity a "
                 f"WHERE a.backend_xid IN (SELECT xmax FROM {offsets_table} WHERE {condition}) "
                 f"AND a.pid <> pg_backend_pid() AND starts_with(a.application_name, {prefix})"
             )
-            self.commit()
-        except BaseException:
-            self.rollback()
-            raise
         return sorted(name for name, _ in ended)
 
     def bytes_default(self, data: bytes) -> str:
