@@ -24,7 +24,7 @@ Convert: TypeAlias = "Callable[[pa.StringArray], pa.Array]"
 
 
 class Oid(IntEnum):
-    """Types that have a form or a name of their own (PostgreSQL: pg_type.dat)."""
+    """Types that have a separate form or name (PostgreSQL: pg_type.dat)."""
 
     BOOL = 16
     BYTEA = 17
