@@ -134,7 +134,9 @@ def decode(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
-        raise bad_request(f"The request body is not valid: {error}") from error
+        raise RestError(
+            f"The request body is not valid: {error}", status=400, next_step="See the type in GET /openapi.json."
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"The request body is not JSON: {error}") from error
 

@@ -160,6 +160,17 @@ def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., 
     assert client.root()["kafka_cluster_id"] == "abc"
 
 
+@pytest.mark.parametrize("call", [lambda c: c.info(NAME), lambda c: c.config(NAME)])
+def test_an_answer_of_another_shape_is_no_kafka_connect(
+    serve: Serve, connect: Callable[..., RestClient], call: Callable[[RestClient], object]
+) -> None:
+    other = Done(1, 200, ["a list"])
+    client = connect(serve({verbs.ConnectorInfo: other, verbs.ConnectorConfig: other}))
+    with pytest.raises(RestError) as caught:
+        call(client)
+    assert caught.value.status == 200
+
+
 def test_create_and_delete_return_when_the_asked_worker_has_read_them(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
