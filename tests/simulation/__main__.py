@@ -59,6 +59,8 @@ def producers(options: argparse.Namespace) -> int:
         return producer_runs.run_trail(trail, options.protocol)
 
     if options.replay is not None:
+        if options.keep is not None:
+            print(f"kept in {keep(options.replay, options.keep, protocol=options.protocol)}")
         again = repeat(read(options.replay))
         print(again.story() if again.error else "all invariants hold on this trail")
         return int(again.error is not None)

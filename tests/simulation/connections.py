@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from connectx.core.clients.messages import Answered, FetchMetadata, Unanswered
 from connectx.core.producer import messages as msg
 from tests.simulation.chooser import Chooser, one_of
+from tests.simulation.cores import RecordedCores
 
 REQUEST_TIMEOUT_MS = 1_000
 LATE_MS = (1, 30, 150, 600, 2_500)
@@ -25,6 +26,7 @@ class Network(Protocol):
     """What connections need of their world."""
 
     chooser: Chooser
+    cores: RecordedCores
     now_ms: int
     broker_down: bool
 

@@ -17,6 +17,7 @@ from tests.simulation import producer_requests
 from tests.simulation.broker_requests import TransactionalBroker, TransactionState
 from tests.simulation.chooser import Chooser, Replay, Seeded, happens, one_of
 from tests.simulation.connections import DELIVERIES, Connection, Packet
+from tests.simulation.cores import RecordedCores
 from tests.simulation.invariants import Broken, broken
 from tests.simulation.runs import calmed
 from tests.simulation.sim_numbers import DATA, OFFSETS, TRANSACTIONAL_ID, SimNumbers
@@ -35,8 +36,11 @@ Happening = str | tuple[int, bool, msg.Request, msg.Answer]
 class ProducerWorld:
     """One transactional id, its producers and a broker in virtual time."""
 
+    recording_bytes = 0  # of each core; `tests.simulation.trails` sets it
+
     def __init__(self, chooser: Chooser, protocol: int) -> None:
         self.chooser = chooser
+        self.cores = RecordedCores(self.recording_bytes)
         self.now_ms = 0
         self.goal = 1_000_000
         self.broker = TransactionalBroker(transaction_version=protocol)

@@ -8,9 +8,10 @@ from typing import Any
 from connectx.core.clients.messages import SendRequest, TimeReached
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerPhase as Phase
-from connectx.core.producer.producer import ProducerCore
 from connectx.model.ids import TopicPartition
+from connectx.recording.clients import PRODUCER
 from tests.simulation.connections import Connection, Link, Network
+from tests.simulation.invariants import broken
 
 BATCH_BYTES = 100
 HELD_MS = 50
@@ -27,7 +28,10 @@ class SimProducer:
         fences: how often its transactional id had been fenced when its own InitProducerId was granted; None before.
         is_excused: Kafka refuses its abort although nothing has fenced it (see `producer_requests.arrive`).
         lost_epochs: epochs of batches that stayed unanswered.
+        checks_rules: whether the core's rules are checked after each step. Mutants that data must show leave them out.
     """
+
+    checks_rules = True
 
     def __init__(
         self,
@@ -40,7 +44,8 @@ class SimProducer:
         self.network = network
         self.link = link
         self.owner = owner
-        self.core = ProducerCore(settings)
+        self.recorded = network.cores.make(PRODUCER, settings.transactional_id or "producer", settings)
+        self.core = self.recorded.core
         self.is_abandoned = False
         self.fences: int | None = None
         self.is_excused = False
@@ -97,7 +102,10 @@ class SimProducer:
     def handle(self, stimulus: msg.ProducerStimulus) -> None:
         if self.is_over:
             return
-        step = self.core.handle(stimulus, self.network.now_ms)
+        before = self.core.marks()
+        step = self.recorded.handle(stimulus, self.network.now_ms)
+        if self.checks_rules and (found := self.core.check(before)):
+            broken(10, f"{self.recorded.name}: {'; '.join(map(str, found))}")
         for effect in step.effects:
             match effect:
                 case SendRequest(request_id, node, request):

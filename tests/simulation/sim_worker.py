@@ -63,7 +63,6 @@ from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
-from connectx.recording.ring import RecordedCore
 from connectx.recording.worker import WORKER
 from tests.simulation.broker import CONFIG_TOPIC
 from tests.simulation.connections import REQUEST_TIMEOUT_MS, deliver_late
@@ -90,7 +89,7 @@ class SimWorker:
     def __init__(self, world: World, name: str, settings: CoreSettings) -> None:
         self.world = world
         self.name = name
-        self.recorded = RecordedCore(WORKER, name, settings, world.recording_bytes, None)
+        self.recorded = world.cores.make(WORKER, name, settings)
         self.core = self.recorded.core
         self.marks = self.core.marks()  # from before its last step
         self.alive = True

@@ -10,6 +10,7 @@ from tests.simulation.chooser import read, written
 from tests.simulation.producer_mutants import PRODUCER_MUTANTS, ProducerMutant, sequences_begin_again_with_each_attempt
 from tests.simulation.producer_runs import run_seed, run_trail
 from tests.simulation.runs import shortest
+from tests.simulation.sim_producer import SimProducer
 
 SHARE = 4  # of the clusters: they have producers, too
 MORE_SEEDS = 60  # are tried when the seed in the table does not find it any more
@@ -26,6 +27,7 @@ def test_late_packets_change_nothing_that_is_committed(pytestconfig: pytest.Conf
 def test_a_broken_producer_is_caught(mutant: ProducerMutant) -> None:
     with pytest.MonkeyPatch.context() as patch:
         hits: list[str] = []
+        patch.setattr(SimProducer, "checks_rules", False)  # so that data must show it
         mutant.patch(patch, hits)
         seeds = chain((mutant.seed,), range(MORE_SEEDS))
         caught = any(run_seed(seed, mutant.protocol).number in mutant.invariants for seed in seeds)
@@ -34,6 +36,7 @@ def test_a_broken_producer_is_caught(mutant: ProducerMutant) -> None:
 
 
 def test_a_failing_seed_repeats_and_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimProducer, "checks_rules", False)
     sequences_begin_again_with_each_attempt(monkeypatch, [])
     failed = run_seed(8, 1)
     again = run_trail(read(written(failed.trail)), 1)

@@ -1,7 +1,7 @@
 """Kept trails: each core of a run that once broke an invariant still decides as it did when the bug was fixed.
 
 A deliberate change of decisions needs new recordings: `python -m tests.simulation --replay 'TRAIL' --keep NAME`, with
-the trail that the header of the recording names.
+the trail that the header of the recording names, and with `--protocol` for producers alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 
 from connectx.recording.file import read_recordings
 from connectx.recording.replay import first_difference
+from tests.simulation import producer_runs
 from tests.simulation.chooser import written
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.runs import run_seed
@@ -38,10 +39,18 @@ def test_the_kept_trail_of_a_mutant_differs_under_it(monkeypatch: pytest.MonkeyP
     assert any(first_difference(recording, sentences=False) for recording in recordings)
 
 
+def test_a_run_of_producers_alone_is_kept(tmp_path: Path) -> None:
+    run = producer_runs.run_seed(7, 2)
+    recordings = read_recordings(keep(written(run.trail), "seven", tmp_path, protocol=2))
+    assert {recording.kind for recording in recordings} == {"producer"}
+    assert [first_difference(recording) for recording in recordings] == [None] * len(recordings)
+
+
 def test_a_run_is_kept_with_all_its_cores_and_its_trail(tmp_path: Path) -> None:
     run = run_seed(7)
     path = keep(written(run.trail), "seven", tmp_path)
     recordings = read_recordings(path)
-    assert len(recordings) == len(run.chaos.world.workers)
+    assert sum(recording.kind == "worker" for recording in recordings) == len(run.chaos.world.workers)
+    assert {recording.kind for recording in recordings} >= {"worker", "producer"}
     assert {recording.reason for recording in recordings} == {f"the trail {written(run.trail)}"}
     assert [first_difference(recording) for recording in recordings] == [None] * len(recordings)

@@ -37,6 +37,7 @@ from tests.simulation.broker_coordinator import Answers
 from tests.simulation.checks import ONCE, Checks
 from tests.simulation.chooser import Chooser, Replay, happens, one_of
 from tests.simulation.connections import DELIVERIES, Connection, Packet
+from tests.simulation.cores import RecordedCores
 from tests.simulation.invariants import broken
 from tests.simulation.peace import unsettled
 from tests.simulation.sim_consumer import SimConsumer
@@ -69,10 +70,11 @@ class World:
     or late, `repeats` of answers to a core. `protocol` is that of transactions.
     """
 
-    recording_bytes = 0  # of each worker's core; `tests.simulation.trails` sets it
+    recording_bytes = 0  # of each core; `tests.simulation.trails` sets it
 
     def __init__(self, workers: int, chooser: Chooser | None = None, protocol: int = 2, **settings: Any) -> None:
         self.now_ms = START_MS
+        self.cores = RecordedCores(self.recording_bytes)
         self.chooser: Chooser = chooser or Replay(())
         self.calm = chooser is None
         self.slow = self.lossy = self.stuck = self.slow_stops = self.slow_data = self.wild_timers = self.repeats = 0

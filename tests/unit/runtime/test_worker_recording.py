@@ -12,6 +12,7 @@ import pytest
 
 from connectx.core.invariants import Rule
 from connectx.core.messages import InternalTopicsFailed
+from connectx.core.producer.messages import Call, ProducerSettings
 from connectx.core.rules import BrokenRule
 from connectx.core.worker import WorkerCore
 from connectx.errors.clusters import WorkerStoppedError
@@ -19,7 +20,9 @@ from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
+from connectx.recording.clients import PRODUCER
 from connectx.recording.file import read_recordings
+from connectx.recording.replay import first_difference
 from connectx.runtime.worker import Worker, WorkerEnvironment
 from tests.support.waiting import until
 from tests.support.worker_script import worker_of
@@ -73,6 +76,20 @@ def test_a_worker_that_fails_writes_its_recording(
     assert (recording.name, recording.reason) == ("worker-1", f"the worker failed: {worker.error}")
     assert "its internal topics have failed (a bug)" in recording.reason
     assert worker.recordings("after its end")
+
+
+def test_the_recording_of_a_failed_worker_has_the_cores_of_its_clients(
+    worker: Worker, history: list[EventKind], tmp_path: Path
+) -> None:
+    assert worker._clients.recorder is not None
+    client = worker._clients.recorder.part(PRODUCER, "worker-1/producer-c-0", ProducerSettings())
+    client.handle(Call.INITIALIZE, 1_000)
+    fail(worker, history)
+    (path,) = tmp_path.iterdir()
+    found = read_recordings(path)
+    assert [(one.kind, one.name) for one in found] == [("worker", "worker-1"), ("producer", "worker-1/producer-c-0")]
+    assert [first_difference(one) for one in found] == [None, None]
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_sound_core_passes_its_check_and_writes_nothing(worker: Worker, tmp_path: Path) -> None:
