@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectx.errors.lakes import CompactionError
+from connectx.errors.clusters import CompactionError
 from connectx.plugins.api import Compaction, SinkConnector
 from connectx.plugins.settings import sink_connector_settings
 from connectx.views import Listed

@@ -92,3 +92,9 @@ class ClusterClosedError(ConnectxError):
     """The cluster was closed, or all its workers have ended."""
 
     code = "cluster_closed"
+
+
+class CompactionError(ConnectxError):
+    """A connector has no files that can be merged."""
+
+    code = "compaction"

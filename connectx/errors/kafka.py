@@ -172,16 +172,3 @@ class OffsetOutOfRangeError(ConnectxError):
             "correct or delete the row of that partition in the target's table of offsets.",
         )
         self.partition, self.offset = partition, offset
-
-
-class MirrorGapError(ConnectxError):
-    """The source of a mirror has removed records that were not mirrored yet, or its topic was created again."""
-
-    code = "mirror_gap"
-
-    def __init__(self, partition: str, offset: int) -> None:
-        super().__init__(
-            f"The source no longer has offset {offset} of {partition}, where the mirror continues: retention removed "
-            "records that were not mirrored, or the topic was created again.",
-            next_step="To continue with the oldest existing record, set source.consumer.auto.offset.reset=earliest.",
-        )

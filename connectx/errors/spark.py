@@ -84,43 +84,6 @@ class SparkJobError(ConnectxError):
     code = "spark_job"
 
 
-class SparkFormatError(ConnectxError):
-    """Spark has no reader or writer for a format."""
-
-    code = "spark_format"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"Spark does not know the format {name}.",
-            next_step="Correct `format`, or add the library that brings it to your Spark, and restart the task.",
-        )
-
-
-class JdbcDriverError(ConnectxError):
-    """Spark has no JDBC driver for a database."""
-
-    code = "jdbc_driver"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Spark finds no JDBC driver for the URL of the database.",
-            next_step="Set format.options.driver to the class of the driver, for example org.postgresql.Driver. Add "
-            "its jar to your Spark, for example with spark.jars, and restart the task.",
-        )
-
-
-class OffsetColumnError(ConnectxError):
-    """A column of a source cannot be its offset."""
-
-    code = "offset_column"
-
-    def __init__(self, column: str, where: str, cause: str) -> None:
-        super().__init__(
-            f"{column} in {where} cannot be the offset: {cause}.",
-            next_step="Correct `offset.columns` or the rows, and restart the task; its position is kept.",
-        )
-
-
 class NoExecutorError(ConnectxError):
     """Spark has no executor that is a process below this one."""
 
@@ -142,16 +105,4 @@ class ModuleNotShippedError(ConnectxError):
         super().__init__(
             f"The module {module} cannot be sent to Spark's executors: there is no Python source of that name here.",
             next_step="Correct bulk.modules, or set bulk.mode=never.",
-        )
-
-
-class DataSourceWriteError(ConnectxError):
-    """The writer of a PySpark DataSource, a format of Spark or a function has failed."""
-
-    code = "data_source_write"
-
-    def __init__(self, source: str, cause: Exception) -> None:
-        super().__init__(
-            f"{source} could not write: {type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}",
-            next_step="Correct the cause and restart the task: it writes records after the committed offsets again.",
         )

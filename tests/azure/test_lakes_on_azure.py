@@ -15,7 +15,7 @@ from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.task import LakeSink
-from connectx.errors.lakes import LakeAccessError, LakeStorageError
+from connectx.connectors.shared.errors import LakeAccessError, LakeStorageError
 from tests.support.azurite import CONTAINER, KEY, Azurite, azurite
 from tests.support.lake import Lake, batch, partition, refusal, rows, write
 

@@ -9,8 +9,9 @@ import logging
 from typing import Final
 
 from connectx.connectors.cdc.catalog import Catalog, Slot
+from connectx.connectors.cdc.errors import ReplicationSlotMismatchError, ReplicationSlotMissingError
 from connectx.connectors.cdc.positions import Position
-from connectx.errors.databases import DatabaseError, ReplicationSlotMismatchError, ReplicationSlotMissingError
+from connectx.errors.databases import DatabaseError
 from connectx.model.source_offsets import SourceOffset
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from typing_extensions import override
 from connectx.connectors.cdc.catalog import Catalog, TableFilter
 from connectx.connectors.cdc.columns import ColumnFilter
 from connectx.connectors.cdc.config import CONFIG, CONNECTION_KEYS, problems, uri
+from connectx.connectors.cdc.errors import ReplicationSlotMismatchError
 from connectx.connectors.cdc.events import HEARTBEAT_SCHEMAS, Changes, Origin, named_table
 from connectx.connectors.cdc.positions import Position, check_offset
 from connectx.connectors.cdc.reading import SlotReader
@@ -27,7 +28,7 @@ from connectx.connectors.cdc.snapshot import Snapshot
 from connectx.connectors.cdc.stream import after_wal
 from connectx.connectors.cdc.values import Modes
 from connectx.connectors.shared.postgres import PostgresSession
-from connectx.errors.databases import DatabaseUnavailableError, ReplicationSlotMismatchError
+from connectx.errors.databases import DatabaseUnavailableError
 from connectx.model.places import Place, tables
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.plugins.api import Held, RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext

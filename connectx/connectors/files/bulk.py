@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.connectors.files.errors import SourceFileUnreadableError
 from connectx.connectors.files.following import SourceFile
 from connectx.connectors.files.ranges import PART_BYTES, ranges_of
 from connectx.connectors.files.readers import (
@@ -27,7 +28,7 @@ from connectx.connectors.files.readers import (
     rows_after,
 )
 from connectx.connectors.shared.keyed import valued_table
-from connectx.errors.files import SourceFileError, SourceFileUnreadableError
+from connectx.errors.files import SourceFileError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,11 +19,12 @@ import pyarrow as pa
 from typing_extensions import override
 
 from connectx.connectors.files.bulk import FILES_MAX, FilePlan, Planner, may_be_divided, may_be_read, reading, tasks_of
+from connectx.connectors.files.errors import SourceFileShrunkError
 from connectx.connectors.files.folder import MARK, Folder, FoundFile
 from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader, is_about_content, rows_after
 from connectx.connectors.shared.formats import schema_of
 from connectx.connectors.shared.keyed import valued_table
-from connectx.errors.files import SourceFileError, SourceFileShrunkError
+from connectx.errors.files import SourceFileError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files

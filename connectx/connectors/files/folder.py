@@ -18,8 +18,9 @@ from fnmatch import fnmatch
 from itertools import count, takewhile
 from typing import Any, Final
 
+from connectx.connectors.files.errors import SourceFileUnreadableError
 from connectx.connectors.files.readers import COMPRESSIONS
-from connectx.errors.files import SourceDirectoryMissingError, SourceFileUnreadableError
+from connectx.errors.files import SourceDirectoryMissingError
 from connectx.model.source_offsets import SourceOffset
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from connectx.errors.files import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
+from connectx.connectors.files.errors import SourceFileShrunkError, SourceFileUnreadableError
+from connectx.errors.files import SourceFileMissingError
 
 _FIRST_WAIT_MS = 10
 _LONGEST_WAIT_MS = 50

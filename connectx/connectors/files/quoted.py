@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from connectx.errors.files import SourceFileUnreadableError
+from connectx.connectors.files.errors import SourceFileUnreadableError
 
 _RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 

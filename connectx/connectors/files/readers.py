@@ -22,13 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.files.archives import ARCHIVE_ERRORS, is_archive, members_of
+from connectx.connectors.files.errors import SourceFileColumnError, SourceFileUnreadableError, SourceFileValueError
 from connectx.connectors.files.ranges import lines_between
-from connectx.errors.files import (
-    SourceFileColumnError,
-    SourceFileError,
-    SourceFileUnreadableError,
-    SourceFileValueError,
-)
+from connectx.errors.files import SourceFileError
 
 FORMATS: Final = ("csv", "json", "parquet", "avro")
 EVOLUTION_MODES: Final = ("addNewColumns", "rescue", "failOnNewColumns", "none")

@@ -21,13 +21,9 @@ from typing import IO, Any, Final
 
 import pyarrow as pa
 
+from connectx.connectors.files.errors import SourceFileShrunkError, SourceFileUnreadableError, SourceRotationError
 from connectx.connectors.files.following import Lines, SourceFile, complete_lines, opened
-from connectx.errors.files import (
-    SourceFileMissingError,
-    SourceFileShrunkError,
-    SourceFileUnreadableError,
-    SourceRotationError,
-)
+from connectx.errors.files import SourceFileMissingError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import between
 

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from connectx.connectors.files.errors import MalformedLineError
 from connectx.connectors.files.following import Lines, SourceFile
 from connectx.connectors.files.quoted import last_record_end, records_of
 from connectx.connectors.files.ranges import lines_between, ranges_of
 from connectx.connectors.files.rotation import followed, with_rotation
 from connectx.connectors.files.stream_source import lines_of
 from connectx.connectors.shared.formats import LINE, LineFormat, infer_schema
-from connectx.errors.files import MalformedLineError, SourceFileMissingError
+from connectx.errors.files import SourceFileMissingError
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from connectx.connectors.files.errors import SinkFileError
 from connectx.connectors.files.stream_file import unnamed_file
-from connectx.errors.files import SinkFileError
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored

@@ -14,9 +14,9 @@ from typing import Final
 import httpx
 
 from connectx.connectors.http.config import HttpSettings
+from connectx.connectors.http.errors import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.connectors.http.oauth import Tokens
 from connectx.connectors.http.requests import Request
-from connectx.errors.http import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.views import HIDDEN
 
 _HTTPX_LOG: Final = logging.getLogger("httpx")

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 
 import httpx
 
-from connectx.errors.http import HttpLoginError, HttpUnavailableError
+from connectx.connectors.http.errors import HttpLoginError, HttpUnavailableError
 from connectx.views import HIDDEN
 
 _NO_EXPIRY_S: Final = 300.0

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from connectx.connectors.http.client import HttpTarget
 from connectx.connectors.http.config import CONFIG, HttpSettings, problems
+from connectx.connectors.http.errors import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.connectors.http.requests import Plan, Request, plan
-from connectx.errors.http import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place, bare_url

@@ -45,6 +45,7 @@ from connectx.connectors.lake.settings import (
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, widens
+from connectx.connectors.shared.errors import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.connectors.shared.sql import identifier
 from connectx.connectors.shared.storage import (
     STORAGE,
@@ -56,7 +57,6 @@ from connectx.connectors.shared.storage import (
     store_of,
     url_of,
 )
-from connectx.errors.lakes import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError

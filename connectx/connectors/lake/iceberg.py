@@ -29,9 +29,9 @@ from connectx.connectors.lake.settings import (
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, normal_type
+from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.connectors.shared.iceberg import CATALOG, catalog_errors, catalog_problems
 from connectx.connectors.shared.storage import options, storage_errors, store_of, url_of
-from connectx.errors.lakes import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.places import bare_url

@@ -28,7 +28,7 @@ from connectx.connectors.lake.partitioning import (
 from connectx.connectors.lake.staging import StagedFile
 from connectx.connectors.lake.task import Pending, compare
 from connectx.connectors.shared.columns import evolved
-from connectx.errors.lakes import LakeError
+from connectx.connectors.shared.errors import LakeError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError
 

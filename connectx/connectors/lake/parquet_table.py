@@ -16,8 +16,8 @@ import pyarrow as pa
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import Offsets, Pending, compare
 from connectx.connectors.shared.columns import evolved
+from connectx.connectors.shared.errors import LakeError
 from connectx.connectors.shared.storage import storage_errors
-from connectx.errors.lakes import LakeError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import CommitRefusedError
 

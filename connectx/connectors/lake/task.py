@@ -32,9 +32,9 @@ from connectx.connectors.lake.staged_changes import (
 )
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.connectors.shared.columns import columns_of, evolved, fitted, fitted_by_halves, required_nulls
+from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
-from connectx.errors.lakes import LakeUnavailableError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place

@@ -27,10 +27,11 @@ from connectx.connectors.mirror.config import (
     problems,
     source_partition,
 )
+from connectx.connectors.mirror.errors import MirrorGapError
 from connectx.connectors.mirror.groups import GroupOffsets
 from connectx.connectors.mirror.topics import MirroredTopics
 from connectx.errors.base import ConnectxError
-from connectx.errors.kafka import KafkaUnreachableError, MirrorGapError, OffsetOutOfRangeError
+from connectx.errors.kafka import KafkaUnreachableError, OffsetOutOfRangeError
 from connectx.errors.plugins import ConfigError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from connectx.errors.base import ConnectxError
-from connectx.errors.lakes import (
+from connectx.connectors.shared.errors import (
     LakeAccessError,
     LakeError,
     LakeNotExclusiveError,
     LakeStorageError,
     LakeUnavailableError,
 )
+from connectx.errors.base import ConnectxError
 from connectx.views import masked_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.connectors.spark.errors import OffsetColumnError
 from connectx.connectors.spark.reading import load
-from connectx.errors.spark import OffsetColumnError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:

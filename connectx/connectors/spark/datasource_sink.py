@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from connectx.connectors.spark.datasource import load_data_source
+from connectx.connectors.spark.errors import DataSourceWriteError
 from connectx.connectors.spark.gathering import GATHERING_CONFIG, GatheringSink, GatheringTask, Ranges
 from connectx.data.frames import spark_schema
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
-from connectx.errors.spark import DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
 from connectx.plugins.api import SinkBatch, SinkTaskContext

@@ -11,9 +11,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from connectx.connectors.shared.errors import LakeError
 from connectx.connectors.shared.storage import storage_errors, store_of, url_of
+from connectx.connectors.spark.errors import TableChangedError, TableRewrittenError
 from connectx.connectors.spark.tables import Commit, ReadFile, TableFile, common_schema, in_schema
-from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from connectx.connectors.shared.columns import normal_type
+from connectx.connectors.shared.errors import LakeError
 from connectx.connectors.shared.iceberg import MERGED, catalog_errors
+from connectx.connectors.spark.errors import TableChangedError, TableRewrittenError
 from connectx.connectors.spark.tables import Commit, ReadFile, TableFile, common_schema, in_schema
-from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from connectx.errors.spark import JdbcDriverError, SparkFormatError
+from connectx.connectors.spark.errors import JdbcDriverError, SparkFormatError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
+from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.connectors.shared.iceberg import CATALOG, catalog_problems
 from connectx.connectors.shared.keyed import valued_frame, valued_table
 from connectx.connectors.shared.storage import STORAGE, options
@@ -19,7 +20,6 @@ from connectx.connectors.spark.delta import DeltaLog
 from connectx.connectors.spark.iceberg import IcebergLog
 from connectx.connectors.spark.reading import FORMAT_OPTIONS, Reader
 from connectx.connectors.spark.tables import TableReader
-from connectx.errors.lakes import LakeUnavailableError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 import connectx as cx
 from connectx.connectors.shared.storage import options
-from connectx.errors.lakes import CompactionError
+from connectx.errors.clusters import CompactionError
 from tests.support.clusters import MakeCluster, owner_of
 from tests.support.lake import delta_files, iceberg_files
 from tests.support.profiles import JSON, QUICK

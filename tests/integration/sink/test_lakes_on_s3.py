@@ -18,11 +18,11 @@ from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.task import LakeSink
+from connectx.connectors.shared.errors import LakeAccessError, LakeError, LakeStorageError, LakeUnavailableError
 from connectx.connectors.shared.storage import options
 from connectx.connectors.spark.delta import DeltaLog
 from connectx.connectors.spark.iceberg import IcebergLog
 from connectx.core.replies import TaskState
-from connectx.errors.lakes import LakeAccessError, LakeError, LakeStorageError, LakeUnavailableError
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
 from connectx.spark.sessions import SparkProvider

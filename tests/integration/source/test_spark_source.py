@@ -16,7 +16,7 @@ import pytest
 
 import connectx as cx
 from connectx.connectors.spark.columns import ColumnReader
-from connectx.errors.spark import JdbcDriverError, OffsetColumnError, SparkFormatError
+from connectx.connectors.spark.errors import JdbcDriverError, OffsetColumnError, SparkFormatError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.worker_config import EMBEDDED_PROFILE

@@ -16,15 +16,10 @@ from deltalake import DeltaTable
 
 import connectx as cx
 from connectx.connectors.cdc.catalog import Catalog, as_lsn
+from connectx.connectors.cdc.errors import ReplicationSlotMismatchError, ReplicationSlotMissingError
 from connectx.connectors.cdc.positions import SNAPSHOT
 from connectx.connectors.cdc.replication import ReplicationStream
-from connectx.errors.databases import (
-    DatabaseError,
-    DatabasePermissionError,
-    DatabaseUnavailableError,
-    ReplicationSlotMismatchError,
-    ReplicationSlotMissingError,
-)
+from connectx.errors.databases import DatabaseError, DatabasePermissionError, DatabaseUnavailableError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from connectx.plugins.api import RetriableError, Slice

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectx.connectors.files import bulk, ranges
+from connectx.connectors.files.errors import SourceFileShrunkError, SourceFileUnreadableError, SourceFileValueError
 from connectx.connectors.files.readers import FileReader
-from connectx.errors.files import SourceFileShrunkError, SourceFileUnreadableError, SourceFileValueError
 from tests.support.directories import NO_SPARK, Source, both, rows_of, write
 
 ROWS = [{"id": number, "name": f"row {number} ü", "more": None if number % 3 else number / 4} for number in range(500)]

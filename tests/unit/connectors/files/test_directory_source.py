@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectx.connectors.files.directory import DirectorySource
-from connectx.connectors.files.readers import FileReader
-from connectx.errors.files import (
-    SourceDirectoryMissingError,
+from connectx.connectors.files.errors import (
     SourceFileColumnError,
     SourceFileShrunkError,
     SourceFileUnreadableError,
     SourceFileValueError,
 )
+from connectx.connectors.files.readers import FileReader
+from connectx.errors.files import SourceDirectoryMissingError
 from tests.support.directories import NO_SPARK, Source, write
 from tests.support.jdbc import values_of
 

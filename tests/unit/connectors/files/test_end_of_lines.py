@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectx.connectors.files import following
+from connectx.connectors.files.errors import SourceFileShrunkError
 from connectx.connectors.files.following import SourceFile
-from connectx.errors.files import SourceFileShrunkError
 
 ENDS = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"bc", b"x" * 40]), max_size=30).map(b"".join)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectx.connectors.files import quoted
+from connectx.connectors.files.errors import SourceFileUnreadableError
 from connectx.connectors.files.quoted import last_record_end, records_of
-from connectx.errors.files import SourceFileUnreadableError
 
 TABLES = st.lists(st.lists(st.text('a,"\n ', max_size=6), min_size=2, max_size=3), max_size=8)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from connectx.connectors.files.errors import SourceFileShrunkError, SourceRotationError
 from connectx.connectors.files.following import SourceFile
 from connectx.connectors.files.rotation import RotatedFile
 from connectx.connectors.files.source import FileSource
 from connectx.connectors.files.stream_source import FileStreamSource
-from connectx.errors.files import SourceFileShrunkError, SourceRotationError
 from tests.support.jdbc import Context
 
 WAIT_MS = 1_000

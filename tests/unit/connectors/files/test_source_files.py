@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from connectx.connectors.files.errors import SourceFileShrunkError, SourceFileUnreadableError
 from connectx.connectors.files.following import SourceFile
 from connectx.connectors.files.stream_source import FileStreamSource, lines_of
-from connectx.errors.files import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
+from connectx.errors.files import SourceFileMissingError
 
 
 def written(tmp_path: Path, content: bytes) -> SourceFile:

@@ -15,9 +15,9 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
+from connectx.connectors.http.errors import HttpError, HttpLoginError, HttpUnavailableError
 from connectx.connectors.http.oauth import OAuthSettings, Tokens
 from connectx.connectors.http.sink import HttpSink
-from connectx.errors.http import HttpError, HttpLoginError, HttpUnavailableError
 from connectx.errors.plugins import ConfigError
 from tests.support.http_server import Answer, Received, Service, http_service
 from tests.unit.connectors.http.test_http_sink import Sink

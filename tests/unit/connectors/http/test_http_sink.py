@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectx.connectors.http.errors import HttpError, HttpUnavailableError
 from connectx.connectors.http.sink import HttpSink
-from connectx.errors.http import HttpError, HttpUnavailableError
 from connectx.errors.plugins import ConfigError, RecordRejectedError
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.places import Place

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.lake.task import LakeTask
+from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.errors.databases import TableMismatchError
-from connectx.errors.lakes import LakeUnavailableError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.plugins.api import SinkBatch
 from tests.support.lake import Context, Lake, batch, partition, refusal, rows, write

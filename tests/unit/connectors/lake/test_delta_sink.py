@@ -16,7 +16,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectx.connectors.lake.delta import DeltaSink
-from connectx.errors.lakes import LakeError, LakeStorageError, LakeUnavailableError
+from connectx.connectors.shared.errors import LakeError, LakeStorageError, LakeUnavailableError
 from connectx.plugins.api import NotStageableError
 from tests.support.lake import Lake, batch, delta_files, partition, rows, write
 

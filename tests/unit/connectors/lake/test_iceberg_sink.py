@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from connectx.connectors.lake import iceberg
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.merging import MergedFiles, merge_files
-from connectx.errors.lakes import LakeError, LakeUnavailableError
+from connectx.connectors.shared.errors import LakeError, LakeUnavailableError
 from connectx.plugins.registry import Plugins
 from connectx.views import HIDDEN, masked
 from tests.support.lake import Lake, batch, iceberg_files, partition, refusal, rows, write

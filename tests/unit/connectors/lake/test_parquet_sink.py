@@ -15,9 +15,9 @@ import pytest
 
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.parquet_table import ParquetTable
+from connectx.connectors.shared.errors import LakeError, LakeStorageError, LakeUnavailableError
 from connectx.connectors.shared.storage import storage_errors
 from connectx.errors.databases import TableMismatchError
-from connectx.errors.lakes import LakeError, LakeStorageError, LakeUnavailableError
 from tests.support.lake import Lake, batch, partition, refusal, rows, write
 
 P0, P1 = partition(0), partition(1)

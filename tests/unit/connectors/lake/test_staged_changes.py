@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from connectx.connectors.lake.delta import DeltaSink
-from connectx.errors.lakes import LakeUnavailableError
+from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.plugins.api import NotStageableError, SinkBatch
 from tests.support.lake import Lake, batch, delta_files, partition, refusal, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables

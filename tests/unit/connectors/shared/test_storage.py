@@ -9,15 +9,15 @@ import pytest
 from connectx.connectors.lake.delta import DeltaLakeTable, DeltaSink, check_log
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.connectors.lake.task import LakeSink
-from connectx.connectors.shared.storage import storage_errors, store_of
-from connectx.errors.base import ConnectxError
-from connectx.errors.lakes import (
+from connectx.connectors.shared.errors import (
     LakeAccessError,
     LakeError,
     LakeNotExclusiveError,
     LakeStorageError,
     LakeUnavailableError,
 )
+from connectx.connectors.shared.storage import storage_errors, store_of
+from connectx.errors.base import ConnectxError
 from connectx.plugins.api import NotStageableError
 from tests.support.http_server import Answer, http_service
 from tests.support.lake import Lake, partition

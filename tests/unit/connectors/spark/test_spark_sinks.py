@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
+from connectx.connectors.spark.errors import DataSourceWriteError
 from connectx.connectors.spark.sinks import FunctionSink, SparkSink, token_of
-from connectx.errors.spark import DataSourceWriteError
 from connectx.plugins.api import NotStageableError
 from tests.support import functions
 from tests.support.lake import Context, batch, partition, rows

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectx.connectors.shared.errors import LakeError
+from connectx.connectors.spark.errors import TableChangedError, TableRewrittenError
 from connectx.connectors.spark.source import SparkSource
 from connectx.connectors.spark.tables import Part, TableReader, rows_of, skipped
 from connectx.errors.base import MissingExtraError
-from connectx.errors.lakes import LakeError, TableChangedError, TableRewrittenError
 from connectx.errors.plugins import ConfigError
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import Slice

@@ -1,4 +1,4 @@
-"""Errors of lakehouse tables."""
+"""Errors of tables in files, and of their storage."""
 
 from __future__ import annotations
 
@@ -52,33 +52,3 @@ class LakeUnavailableError(ConnectxError):
 
     code = "lake_unavailable"
     retriable = True
-
-
-class TableRewrittenError(LakeError):
-    """A table in files has lost the version, snapshot or files that a source would read next."""
-
-    code = "table_rewritten"
-
-    def __init__(self, name: str, cause: str) -> None:
-        super().__init__(
-            f"{name} cannot be read further: {cause}.",
-            next_step="Stop the connector and reset its offsets to read the table as it is now. Keep versions longer.",
-        )
-
-
-class TableChangedError(LakeError):
-    """A table in files has a commit that deletes or updates rows, which a source of added rows cannot read."""
-
-    code = "table_changed"
-
-    def __init__(self, name: str, where: str, operation: str) -> None:
-        super().__init__(
-            f"{name} has rows deleted or updated in {where} ({operation}), and this source reads only added rows.",
-            next_step="Set skip.change.commits=true to leave out all rows of such commits, and restart the task.",
-        )
-
-
-class CompactionError(ConnectxError):
-    """A connector has no files that can be merged."""
-
-    code = "compaction"

@@ -1,4 +1,4 @@
-"""Errors of web services that sinks write to."""
+"""Errors of web services that a sink sends records to."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""Errors of sources and sinks of Spark's formats."""
+
+from __future__ import annotations
+
+from connectx.connectors.shared.errors import LakeError
+from connectx.errors.base import ConnectxError
+
+
+class TableRewrittenError(LakeError):
+    """A table in files has lost the version, snapshot or files that a source would read next."""
+
+    code = "table_rewritten"
+
+    def __init__(self, name: str, cause: str) -> None:
+        super().__init__(
+            f"{name} cannot be read further: {cause}.",
+            next_step="Stop the connector and reset its offsets to read the table as it is now. Keep versions longer.",
+        )
+
+
+class TableChangedError(LakeError):
+    """A table in files has a commit that deletes or updates rows, which a source of added rows cannot read."""
+
+    code = "table_changed"
+
+    def __init__(self, name: str, where: str, operation: str) -> None:
+        super().__init__(
+            f"{name} has rows deleted or updated in {where} ({operation}), and this source reads only added rows.",
+            next_step="Set skip.change.commits=true to leave out all rows of such commits, and restart the task.",
+        )
+
+
+class SparkFormatError(ConnectxError):
+    """Spark has no reader or writer for a format."""
+
+    code = "spark_format"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Spark does not know the format {name}.",
+            next_step="Correct `format`, or add the library that brings it to your Spark, and restart the task.",
+        )
+
+
+class JdbcDriverError(ConnectxError):
+    """Spark has no JDBC driver for a database."""
+
+    code = "jdbc_driver"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark finds no JDBC driver for the URL of the database.",
+            next_step="Set format.options.driver to the class of the driver, for example org.postgresql.Driver. Add "
+            "its jar to your Spark, for example with spark.jars, and restart the task.",
+        )
+
+
+class OffsetColumnError(ConnectxError):
+    """A column of a source cannot be its offset."""
+
+    code = "offset_column"
+
+    def __init__(self, column: str, where: str, cause: str) -> None:
+        super().__init__(
+            f"{column} in {where} cannot be the offset: {cause}.",
+            next_step="Correct `offset.columns` or the rows, and restart the task; its position is kept.",
+        )
+
+
+class DataSourceWriteError(ConnectxError):
+    """The writer of a PySpark DataSource, a format of Spark or a function has failed."""
+
+    code = "data_source_write"
+
+    def __init__(self, source: str, cause: Exception) -> None:
+        super().__init__(
+            f"{source} could not write: {type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}",
+            next_step="Correct the cause and restart the task: it writes records after the committed offsets again.",
+        )
