@@ -19,17 +19,11 @@ if TYPE_CHECKING:
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
     from connectx.model.configdef import ConfigDef
-    from connectx.plugins.api import (
-        CommitRefusedError,
-        RetriableError,
-        SinkBatch,
-        SinkConnector,
-        SinkTask,
-        Slice,
-        SourceConnector,
-        SourceTask,
-        Stored,
-    )
+    from connectx.plugins.connectors import SinkConnector, SourceConnector
+    from connectx.plugins.errors import CommitRefusedError, RetriableError
+    from connectx.plugins.slices import SinkBatch, Slice
+    from connectx.plugins.stored import Stored
+    from connectx.plugins.tasks import SinkTask, SourceTask
     from connectx.verify.audit.findings import Audit, Finding
     from connectx.verify.check.check import check
     from connectx.verify.check.topic_table import read_topic
@@ -40,20 +34,20 @@ _HOMES = {
     "AttachedCluster": "connectx.api.attached.cluster",
     "Audit": "connectx.verify.audit.findings",
     "Cluster": "connectx.api.cluster",
-    "CommitRefusedError": "connectx.plugins.api",
+    "CommitRefusedError": "connectx.plugins.errors",
     "ConfigDef": "connectx.model.configdef",
     "Connector": "connectx.api.connector",
     "EventLog": "connectx.history.log",
     "Finding": "connectx.verify.audit.findings",
     "Predicate": "connectx.data.transforms.api",
-    "RetriableError": "connectx.plugins.api",
-    "SinkBatch": "connectx.plugins.api",
-    "SinkConnector": "connectx.plugins.api",
-    "SinkTask": "connectx.plugins.api",
-    "Slice": "connectx.plugins.api",
-    "SourceConnector": "connectx.plugins.api",
-    "SourceTask": "connectx.plugins.api",
-    "Stored": "connectx.plugins.api",
+    "RetriableError": "connectx.plugins.errors",
+    "SinkBatch": "connectx.plugins.slices",
+    "SinkConnector": "connectx.plugins.connectors",
+    "SinkTask": "connectx.plugins.tasks",
+    "Slice": "connectx.plugins.slices",
+    "SourceConnector": "connectx.plugins.connectors",
+    "SourceTask": "connectx.plugins.tasks",
+    "Stored": "connectx.plugins.stored",
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.verify.check.verdict",
     "attach": "connectx.api.attached.cluster",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connectx.errors.clusters import CompactionError
-from connectx.plugins.api import Compaction, SinkConnector
+from connectx.plugins.connectors import SinkConnector
 from connectx.plugins.settings import sink_connector_settings
+from connectx.plugins.stored import Compaction
 from connectx.views import Listed
 
 if TYPE_CHECKING:

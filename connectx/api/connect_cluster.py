@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from connectx.api.transfer.importer import ImportReport
     from connectx.history.folds.tracks import Samples
     from connectx.model.worker_config import WorkerConfig
-    from connectx.plugins.api import Compaction
+    from connectx.plugins.stored import Compaction
     from connectx.rest.bodies import Plugin
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit

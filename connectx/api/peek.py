@@ -17,7 +17,7 @@ from connectx.history.render.frame import clock_time
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId
-from connectx.plugins.api import SinkConnector
+from connectx.plugins.connectors import SinkConnector
 from connectx.plugins.settings import sink_connector_settings
 from connectx.views import Form, Listed, Shown, masked_text
 

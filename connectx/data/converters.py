@@ -35,7 +35,7 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter, top
     """Records of a slice's rows.
 
     Args:
-        rows: columns as in `connectx.plugins.api.Slice`. Without a column `value` a row is the value, as a struct.
+        rows: columns as in `connectx.plugins.slices.Slice`. Without a column `value` a row is the value, as a struct.
         topic: where rows go that name no topic; converters with a schema registry need to know.
 
     Returns:

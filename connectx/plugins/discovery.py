@@ -17,8 +17,8 @@ from threading import Lock
 from typing import Any
 
 from connectx.errors.plugins import PluginNotFoundError
-from connectx.plugins.api import SinkConnector, SourceConnector
 from connectx.plugins.config_providers import ConfigProvider
+from connectx.plugins.connectors import SinkConnector, SourceConnector
 
 _log = logging.getLogger(__name__)
 

@@ -19,17 +19,12 @@ from connectx.model.class_names import path_of, public_name
 from connectx.model.configdef import ConfigDef, to_text
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
-from connectx.plugins.api import (
-    Connector,
-    SinkConnector,
-    SinkTask,
-    SourceConnector,
-    SourceTask,
-)
 from connectx.plugins.config_providers import ConfigProviders
+from connectx.plugins.connectors import Connector, SinkConnector, SourceConnector
 from connectx.plugins.description import PluginDescription
 from connectx.plugins.discovery import Group, InstalledPlugins, with_variants
 from connectx.plugins.keys import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
+from connectx.plugins.tasks import SinkTask, SourceTask
 from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class
 
 if TYPE_CHECKING:

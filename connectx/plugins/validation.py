@@ -26,7 +26,7 @@ from connectx.model.configdef import (
 )
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
-from connectx.plugins.api import Connector, SourceConnector
+from connectx.plugins.connectors import Connector, SourceConnector
 from connectx.plugins.keys import OWN_CONFIGS, SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
 from connectx.plugins.registry import Plugins, type_of
 from connectx.plugins.settings import limit_problems, producer_problems, sink_problems

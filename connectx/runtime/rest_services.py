@@ -29,8 +29,8 @@ from connectx.model.payloads import OffsetsAltered
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import SourceConnector
 from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
+from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.description import PluginDescription
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector

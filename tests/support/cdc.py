@@ -15,7 +15,7 @@ from connectx.connectors.cdc.reading import SlotReader
 from connectx.connectors.cdc.source import PostgresCdcSource
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
-from connectx.plugins.api import Slice
+from connectx.plugins.slices import Slice
 from tests.support.databases import restart_postgres
 from tests.support.profiles import dotted
 from tests.support.waiting import WAIT_S

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from connectx.connectors.files.directory import DirectorySource
-from connectx.plugins.api import Slice
-from connectx.plugins.bulk_slice import BulkSlice, PartRead
+from connectx.plugins.slices import BulkSlice, PartRead, Slice
 from tests.support.jdbc import Context, values_of
 from tests.support.profiles import dotted
 

@@ -13,7 +13,7 @@ import duckdb
 from connectx.connectors.jdbc.source import JdbcSource
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
-from connectx.plugins.api import Slice
+from connectx.plugins.slices import Slice
 from tests.support.profiles import dotted
 from tests.support.waiting import until
 

@@ -21,7 +21,9 @@ from connectx.data.connect_schema import DEFAULT
 from connectx.errors.databases import TableMismatchError, TableMissingError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch, SinkTaskContext
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.errors import CommitRefusedError, NotStageableError
+from connectx.plugins.slices import SinkBatch
 from tests.support.profiles import dotted
 
 FLIGHT = pa.struct([("id", pa.int64()), ("name", pa.string())])

@@ -7,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.tasks import SinkTask
 
 Row = tuple[dict[str, Any], str, str]
 """A record, and the types of its key and value."""

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from connectx.connectors.lake.task import LakeTask
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.plugins.api import CommitRefusedError, SinkBatch
+from connectx.plugins.errors import CommitRefusedError
+from connectx.plugins.slices import SinkBatch
 from tests.support.profiles import dotted
 
 ROW = pa.struct([("id", pa.int64()), ("name", pa.string())])

@@ -12,14 +12,9 @@ import pyarrow as pa
 
 from connectx.data.connect_schema import TIME_NAME, SchemaName, described
 from connectx.data.frames import as_spark_takes, in_arrow, spark_schema
-from connectx.plugins.api import (
-    SinkBatch,
-    SinkConnector,
-    SinkTask,
-    Slice,
-    SourceConnector,
-    SourceTask,
-)
+from connectx.plugins.connectors import SinkConnector, SourceConnector
+from connectx.plugins.slices import SinkBatch, Slice
+from connectx.plugins.tasks import SinkTask, SourceTask
 
 SLICES = 2
 LEVEL = SchemaName("com.acme.Level", 3, "How loud", (("allowed", "low,high"),))

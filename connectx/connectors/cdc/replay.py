@@ -10,7 +10,7 @@ from typing import Any
 from connectx.connectors.cdc.events import CREATE, DELETE, READ, TRUNCATE, UPDATE
 from connectx.connectors.cdc.positions import Position
 from connectx.model.source_offsets import SourceOffset
-from connectx.plugins.api import RowChange
+from connectx.plugins.stored import RowChange
 
 
 def row_change(key: Any, value: Any, placeholder: str) -> RowChange | None:

@@ -31,7 +31,12 @@ from connectx.connectors.shared.postgres import PostgresSession
 from connectx.errors.databases import DatabaseUnavailableError
 from connectx.model.places import Place, tables
 from connectx.model.source_offsets import SourceOffset, SourcePartition
-from connectx.plugins.api import Held, RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.contexts import SourceTaskContext
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import Slice
+from connectx.plugins.stored import Held
+from connectx.plugins.tasks import SourceTask
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from connectx.errors.files import SourceFileError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from connectx.plugins.bulk_slice import TablesOfParts
+    from connectx.plugins.slices import TablesOfParts
 
 FILES_MAX: Final = 1_000
 """Files of one slice: each adds a source offset to its transaction."""

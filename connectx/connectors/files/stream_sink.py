@@ -20,7 +20,11 @@ from connectx.connectors.files.errors import SinkFileError
 from connectx.connectors.files.stream_file import unnamed_file
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.stored import Stored
+from connectx.plugins.tasks import SinkTask
 
 _NEW_LINE = b"\n"
 _READ_BYTES = 1 << 20

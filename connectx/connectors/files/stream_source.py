@@ -21,7 +21,10 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import at_least, non_empty
-from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.contexts import SourceTaskContext
+from connectx.plugins.slices import Slice
+from connectx.plugins.tasks import SourceTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,10 @@ from connectx.connectors.http.requests import Plan, Request, plan
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place, bare_url
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.tasks import SinkTask
 from connectx.version import VERSION
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from connectx.connectors.jdbc.target import Target
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import DatabasePermissionError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError
+from connectx.plugins.errors import CommitRefusedError
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 

@@ -35,7 +35,11 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place, database_of, tables
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.stored import Stored
+from connectx.plugins.tasks import SinkTask
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

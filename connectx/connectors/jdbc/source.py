@@ -32,15 +32,11 @@ from connectx.errors.databases import DatabaseError, DatabaseUnavailableError, T
 from connectx.model.places import Place, database_of, query, tables
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
-from connectx.plugins.api import (
-    ConnectorContext,
-    RetriableError,
-    Slice,
-    SourceConnector,
-    SourceTask,
-    SourceTaskContext,
-)
-from connectx.plugins.bulk_slice import BulkSlice
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.contexts import ConnectorContext, SourceTaskContext
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import BulkSlice, Slice
+from connectx.plugins.tasks import SourceTask
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

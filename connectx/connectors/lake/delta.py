@@ -59,7 +59,7 @@ from connectx.connectors.shared.storage import (
 )
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from connectx.connectors.lake.task import Pending, compare
 from connectx.connectors.shared.columns import evolved
 from connectx.connectors.shared.errors import LakeError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError
+from connectx.plugins.errors import CommitRefusedError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

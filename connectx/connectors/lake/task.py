@@ -38,16 +38,12 @@ from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place
-from connectx.plugins.api import (
-    CommitRefusedError,
-    Compaction,
-    NotStageableError,
-    SinkBatch,
-    SinkConnector,
-    SinkTask,
-    SinkTaskContext,
-    Stored,
-)
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.errors import CommitRefusedError, NotStageableError
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.stored import Compaction, Stored
+from connectx.plugins.tasks import SinkTask
 
 log = logging.getLogger(__name__)
 

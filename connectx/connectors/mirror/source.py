@@ -39,14 +39,11 @@ from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place
 from connectx.model.source_offsets import SourceOffset, SourcePartition
-from connectx.plugins.api import (
-    ConnectorContext,
-    RetriableError,
-    Slice,
-    SourceConnector,
-    SourceTask,
-    SourceTaskContext,
-)
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.contexts import ConnectorContext, SourceTaskContext
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import Slice
+from connectx.plugins.tasks import SourceTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,10 @@ from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty
-from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.contexts import SourceTaskContext
+from connectx.plugins.slices import Slice
+from connectx.plugins.tasks import SourceTask
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

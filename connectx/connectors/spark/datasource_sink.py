@@ -20,7 +20,8 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkBatch, SinkTaskContext
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.slices import SinkBatch
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceWriter

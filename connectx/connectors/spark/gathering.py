@@ -17,7 +17,10 @@ from connectx.errors.plugins import RecordRejectedError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import at_least
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTask
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.errors import NotStageableError
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.tasks import SinkTask
 from connectx.version import VERSION
 
 GATHERING_CONFIG: Final = (

@@ -21,7 +21,9 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkBatch, SinkTaskContext, Stored
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.stored import Stored
 
 _OPTIONS: Final = "format.options."
 _READABLE: Final = ("parquet", "orc")

@@ -25,7 +25,11 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import between, non_empty, one_of
-from connectx.plugins.api import RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.contexts import SourceTaskContext
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import Slice
+from connectx.plugins.tasks import SourceTask
 from connectx.version import VERSION
 
 if TYPE_CHECKING:

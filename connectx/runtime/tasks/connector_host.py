@@ -28,8 +28,8 @@ from connectx.core.messages import (
 )
 from connectx.errors.base import ConnectxError
 from connectx.model.states import TargetState
-from connectx.plugins.api import Connector
 from connectx.plugins.config_providers import ConfigProviders
+from connectx.plugins.connectors import Connector
 from connectx.protocol import compact_json
 from connectx.views import masked_text
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from connectx.model.places import Place, database_of, files, query, tables
-from connectx.plugins.api import Connector
+from connectx.plugins.connectors import Connector
 from connectx.verify.audit.inventory import AuditedConnector, Config
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,9 @@ from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import ConnectorConfigured
-from connectx.plugins.api import Connector, SinkConnector, Stored
+from connectx.plugins.connectors import Connector, SinkConnector
 from connectx.plugins.settings import sink_connector_settings
+from connectx.plugins.stored import Stored
 from connectx.spark.slices import TaskSpark
 from connectx.verify.check.attribution import records_of
 from connectx.verify.check.commits import COMMITS, SourceHistory, commits, source_histories

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from connectx.data.converter import Converter
     from connectx.model.worker_config import WorkerConfig
-    from connectx.plugins.api import Stored
     from connectx.plugins.registry import Plugins
+    from connectx.plugins.stored import Stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from connectx.errors.base import ConnectxError
 from connectx.errors.checks import CheckError
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import Stored
+from connectx.plugins.stored import Stored
 from connectx.runtime.tasks.sink.bulk import split
 from connectx.spark.cores import executor_cores
 from connectx.spark.sessions import is_connect

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectx.history.wording import listing
-from connectx.plugins.api import RowChange
+from connectx.plugins.stored import RowChange
 from connectx.verify.check.identity import canonical, of_fields, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 from connectx.verify.check.sides import Topic, read_records, row_of

@@ -12,7 +12,7 @@ from connectx.model.causes import RefusedByKafka
 from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.payloads import OffsetsCommitted, RecordsSkipped
-from connectx.plugins.api import Stored
+from connectx.plugins.stored import Stored
 from connectx.verify.check.identity import of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 

@@ -20,8 +20,10 @@ from connectx.errors.base import ConnectxError
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
-from connectx.plugins.api import Held, Slice, SourceTask
 from connectx.plugins.settings import source_connector_settings
+from connectx.plugins.slices import Slice
+from connectx.plugins.stored import Held
+from connectx.plugins.tasks import SourceTask
 from connectx.verify.check.commits import SourceHistory
 from connectx.verify.check.identity import of_record, shown
 from connectx.verify.check.replay import HeldRecord, Replay

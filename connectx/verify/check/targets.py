@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors.checks import CheckError
-from connectx.plugins.api import Stored
+from connectx.plugins.stored import Stored
 
 if TYPE_CHECKING:
     import pyarrow as pa

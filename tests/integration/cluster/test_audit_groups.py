@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
-from connectx.plugins.api import ConnectorContext, SourceTaskContext
+from connectx.plugins.contexts import ConnectorContext, SourceTaskContext
 from connectx.verify.audit.findings import Audit
 from tests.support.profiles import STRINGS, dotted
 from tests.support.topics import create_topic

@@ -17,7 +17,7 @@ from connectx.errors.spark import SparkJobError
 from connectx.model.causes import AutomaticRestart
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
-from connectx.plugins.api import ConnectorContext, SourceTaskContext
+from connectx.plugins.contexts import ConnectorContext, SourceTaskContext
 from tests.support.clusters import events
 from tests.support.records import Reader
 from tests.support.waiting import WAIT_S, until

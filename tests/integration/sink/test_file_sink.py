@@ -14,7 +14,7 @@ from connectx.errors.databases import DatabaseUnavailableError
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState
-from connectx.plugins.api import SinkBatch
+from connectx.plugins.slices import SinkBatch
 from tests.support.profiles import dotted
 from tests.support.task_harness import Task
 from tests.support.waiting import until

@@ -13,7 +13,8 @@ import pytest
 import connectx as cx
 from connectx.model.events import EventKind
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import RetriableError, SinkBatch
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import SinkBatch
 from tests.support.task_harness import Task
 from tests.support.waiting import until
 

@@ -22,7 +22,7 @@ from connectx.errors.databases import (
 )
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError, NotStageableError
+from connectx.plugins.errors import CommitRefusedError, NotStageableError
 from tests.support.jdbc_sinks import (
     FLIGHT,
     NAME,

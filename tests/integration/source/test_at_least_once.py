@@ -12,7 +12,9 @@ import pyarrow as pa
 from connectx.core.messages import TaskFailed
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
-from connectx.plugins.api import Slice, SourceConnector, SourceTask
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.slices import Slice
+from connectx.plugins.tasks import SourceTask
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
 

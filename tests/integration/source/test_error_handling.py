@@ -11,7 +11,7 @@ import pytest
 
 from connectx.data.transforms.api import Transform
 from connectx.model.events import EventKind
-from connectx.plugins.api import RetriableError
+from connectx.plugins.errors import RetriableError
 from tests.support.profiles import dotted
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until

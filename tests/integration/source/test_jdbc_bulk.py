@@ -15,7 +15,7 @@ from connectx.core import lanes
 from connectx.core.messages import TaskFailed
 from connectx.errors.databases import TableMismatchError, TableMissingError
 from connectx.model.events import EventKind
-from connectx.plugins.bulk_slice import BulkSlice
+from connectx.plugins.slices import BulkSlice
 from tests.support.clusters import owner_of
 from tests.support.jdbc import Source, source_config
 from tests.support.jdbc_shops import MariaShop, Shop

@@ -14,7 +14,7 @@ import pytest
 
 import connectx as cx
 from connectx.errors.databases import DatabaseError, DatabasePermissionError, TableMismatchError, TableMissingError
-from connectx.plugins.api import RetriableError
+from connectx.plugins.errors import RetriableError
 from tests.support.clusters import owner_of
 from tests.support.jdbc import Source, duckdb_file, source_config, sqlite, values_of
 from tests.support.jdbc_shops import MariaShop, Shop

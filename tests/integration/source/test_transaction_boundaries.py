@@ -15,7 +15,9 @@ from connectx.core.source.messages import BOTH_ASKED
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
-from connectx.plugins.api import Slice, SourceConnector, SourceTask
+from connectx.plugins.connectors import SourceConnector
+from connectx.plugins.slices import Slice
+from connectx.plugins.tasks import SourceTask
 from tests.support.profiles import dotted
 from tests.support.records import read_all
 from tests.support.task_harness import Place, Task

@@ -50,9 +50,9 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import PAYLOADS, MemberWork, Payload, SourceRange
 from connectx.model.places import Place
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
-from connectx.plugins.api import Compaction, Held, RowChange
-from connectx.plugins.bulk_slice import BulkSlice
 from connectx.plugins.registry import Plugins
+from connectx.plugins.slices import BulkSlice
+from connectx.plugins.stored import Compaction, Held, RowChange
 from connectx.recording.file import Entry, Recording
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity

@@ -15,8 +15,9 @@ from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import SinkConnector, SinkTask, SourceConnector, SourceTask
+from connectx.plugins.connectors import SinkConnector, SourceConnector
 from connectx.plugins.registry import Plugins, task_properties
+from connectx.plugins.tasks import SinkTask, SourceTask
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
 

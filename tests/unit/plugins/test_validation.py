@@ -11,7 +11,7 @@ from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigInfos
 from connectx.model.validators import at_least
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import SinkConnector, SourceConnector
+from connectx.plugins.connectors import SinkConnector, SourceConnector
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
 from tests.support.profiles import dotted

@@ -12,7 +12,7 @@ from connectx.data.simple import LongConverter, StringConverter
 from connectx.data.transforms.chain import Chain
 from connectx.kafka.producer.batching import PartitionsOf
 from connectx.model.ids import TopicPartition
-from connectx.plugins.bulk_slice import PartRead
+from connectx.plugins.slices import PartRead
 from connectx.runtime.tasks.source import bulk_job
 from connectx.runtime.tasks.source.bulk_job import Recipe, encode_rows, outcome_of, send_batches
 

@@ -12,7 +12,7 @@ from connectx.kafka.group import GroupRequests
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import SourceConnector
+from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.registry import Plugins
 from connectx.rest.bodies import NewOffset
 from connectx.rest.loggers import WorkerLoggers

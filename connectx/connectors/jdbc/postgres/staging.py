@@ -23,7 +23,9 @@ from connectx.connectors.shared.postgres import literal
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import RowRefusedError, TableMissingError
 from connectx.model.ids import TaskId
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkTaskContext
+from connectx.plugins.contexts import SinkTaskContext
+from connectx.plugins.errors import NotStageableError
+from connectx.plugins.slices import SinkBatch
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from connectx.core.sink import messages as m
 from connectx.data.frames import as_spark_takes, spark_schema
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.job_progress import JobProgress
 from connectx.runtime.tasks.record_errors import RecordErrors

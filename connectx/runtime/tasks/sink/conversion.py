@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.chain import Chain
     from connectx.model.worker_config import WorkerConfig
-    from connectx.plugins.api import SinkTask
     from connectx.plugins.registry import Plugins
+    from connectx.plugins.tasks import SinkTask
 
 
 class BadRecord(NamedTuple):

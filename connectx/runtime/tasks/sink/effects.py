@@ -18,7 +18,8 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
-from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
+from connectx.plugins.errors import CommitRefusedError, NotStageableError
+from connectx.plugins.slices import SinkBatch
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.services import WorkerGone

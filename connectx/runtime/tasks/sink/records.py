@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import RecordConversionError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import SinkTask
+from connectx.plugins.tasks import SinkTask
 from connectx.runtime.tasks.record_errors import RecordErrors, log_text
 from connectx.runtime.tasks.sink.conversion import BadRecord
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue

@@ -14,9 +14,10 @@ from connectx.core.sink.progress import SinkTaskSettings
 from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import SinkConnector, SinkTask
+from connectx.plugins.connectors import SinkConnector
 from connectx.plugins.keys import BULK_CONFIG, LIMITS_CONFIG, RESTART_CONFIG
 from connectx.plugins.settings import SinkSettings, lane_settings, sink_connector_settings
+from connectx.plugins.tasks import SinkTask
 from connectx.runtime.tasks.services import TaskServices
 from connectx.runtime.tasks.sink.conversion import Conversion
 

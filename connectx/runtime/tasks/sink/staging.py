@@ -23,8 +23,11 @@ from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.class_names import path_of
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTask
+from connectx.plugins.connectors import SinkConnector
+from connectx.plugins.errors import NotStageableError
 from connectx.plugins.registry import task_class
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.tasks import SinkTask
 from connectx.runtime.tasks.sink.conversion import BadRecord, Conversion
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from connectx.core.source.messages import (
 )
 from connectx.errors.base import ConnectxError
 from connectx.kafka.producer.producer import KafkaProducer
-from connectx.plugins.api import RetriableError, Slice
-from connectx.plugins.bulk_slice import BulkSlice
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import BulkSlice, Slice
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.job_progress import JobProgress
 from connectx.runtime.tasks.runner import Runner

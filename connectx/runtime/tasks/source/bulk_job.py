@@ -31,7 +31,7 @@ from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.reachability import connection_obstacle
 from connectx.kafka.settings.producer_options import producer_options
 from connectx.model.ids import TopicPartition
-from connectx.plugins.bulk_slice import BulkSlice, PartRead
+from connectx.plugins.slices import BulkSlice, PartRead
 from connectx.protocol.record_batches import Compression, RecordSet
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from connectx.data.frames import in_arrow
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors.plugins import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
 from connectx.model.source_offsets import SourceOffset
-from connectx.plugins.api import RetriableError, Slice
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import Slice
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.source.context import RowBoundaries, SourceContext

@@ -15,9 +15,9 @@ from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
 from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
-from connectx.plugins.api import SourceTask
 from connectx.plugins.keys import BULK_CONFIG, RESTART_CONFIG
 from connectx.plugins.settings import SourceSettings, lane_settings, source_connector_settings
+from connectx.plugins.tasks import SourceTask
 from connectx.runtime.tasks.services import OffsetReader, TaskServices
 from connectx.spark.shipping import modules_of
 

@@ -22,7 +22,8 @@ from connectx.connectors.cdc.replication import ReplicationStream
 from connectx.errors.databases import DatabaseError, DatabasePermissionError, DatabaseUnavailableError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
-from connectx.plugins.api import RetriableError, Slice
+from connectx.plugins.errors import RetriableError
+from connectx.plugins.slices import Slice
 from tests.support.cdc import Capture, Captured, ops, replayed, rows_of
 from tests.support.clusters import owner_of
 from tests.support.databases import postgres_server

@@ -13,7 +13,7 @@ from connectx.connectors.cdc import reading
 from connectx.connectors.cdc.backlog import ReadAhead, Reading
 from connectx.connectors.shared.postgres import PostgresSession
 from connectx.errors.base import ConnectxError
-from connectx.plugins.api import RetriableError
+from connectx.plugins.errors import RetriableError
 from tests.support.cdc import Capture, Captured, rows_of
 from tests.support.clusters import owner_of
 from tests.support.databases import postgres_server

@@ -15,8 +15,9 @@ from connectx.connectors.http.sink import HttpSink
 from connectx.errors.plugins import ConfigError, RecordRejectedError
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.places import Place
-from connectx.plugins.api import SinkBatch, SinkTask
 from connectx.plugins.registry import Plugins
+from connectx.plugins.slices import SinkBatch
+from connectx.plugins.tasks import SinkTask
 from tests.support.http_server import Answer, Received, Service, http_service
 from tests.support.profiles import dotted
 

@@ -17,7 +17,7 @@ from connectx.data.connect_schema import SchemaName
 from connectx.data.converters import encode
 from connectx.data.simple import StringConverter
 from connectx.errors.databases import DatabaseError, TableMismatchError, TableMissingError
-from connectx.plugins.api import RetriableError
+from connectx.plugins.errors import RetriableError
 from tests.support.jdbc import Boundaries, Context, Source, source_config, sqlite, values_of
 from tests.support.waiting import until
 

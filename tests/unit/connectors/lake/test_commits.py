@@ -13,7 +13,7 @@ from connectx.connectors.lake.task import LakeTask
 from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
-from connectx.plugins.api import SinkBatch
+from connectx.plugins.slices import SinkBatch
 from tests.support.lake import Context, Lake, batch, partition, refusal, rows, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables
 

@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 from connectx.connectors.lake.constraints import Constraints
 from connectx.connectors.lake.task import LakeTask
 from connectx.errors.plugins import RecordRejectedError
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from tests.support.lake import Context, Lake, batch, partition, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables
 

@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.shared.errors import LakeError, LakeStorageError, LakeUnavailableError
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from tests.support.lake import Lake, batch, delta_files, partition, rows, write
 
 P0, P1 = partition(0), partition(1)

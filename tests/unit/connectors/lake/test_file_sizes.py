@@ -13,7 +13,7 @@ import pytest
 
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
-from connectx.plugins.api import SinkBatch
+from connectx.plugins.slices import SinkBatch
 from tests.support.lake import Lake, batch, partition, write
 from tests.unit.connectors.lake.conftest import FORMATS, Files, Tables
 

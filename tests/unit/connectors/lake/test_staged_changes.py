@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.shared.errors import LakeUnavailableError
-from connectx.plugins.api import NotStageableError, SinkBatch
+from connectx.plugins.errors import NotStageableError
+from connectx.plugins.slices import SinkBatch
 from tests.support.lake import Lake, batch, delta_files, partition, refusal, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables
 

@@ -15,7 +15,8 @@ from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
+from connectx.plugins.errors import CommitRefusedError, NotStageableError
+from connectx.plugins.slices import SinkBatch
 from tests.support.lake import Context, Lake, batch, delta_files, partition, rows, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables
 

@@ -17,7 +17,7 @@ from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
-from connectx.plugins.api import SinkBatch
+from connectx.plugins.slices import SinkBatch
 from tests.support.lake import Context, Lake, batch, delta_files, partition, refusal, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables
 

@@ -18,7 +18,7 @@ from connectx.connectors.shared.errors import (
 )
 from connectx.connectors.shared.storage import storage_errors, store_of
 from connectx.errors.base import ConnectxError
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from tests.support.http_server import Answer, http_service
 from tests.support.lake import Lake, partition
 

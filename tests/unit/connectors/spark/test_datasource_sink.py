@@ -12,7 +12,7 @@ import pytest
 from connectx.connectors.spark.datasource_sink import DataSourceSink
 from connectx.connectors.spark.errors import DataSourceWriteError
 from connectx.errors.plugins import RecordRejectedError
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from tests.support.json_lines import ArrowJsonLines, JsonLines, ReadOnly, lines_in, named
 from tests.support.lake import Context, batch, partition, rows
 

@@ -12,7 +12,7 @@ from pyarrow import orc, parquet
 
 from connectx.connectors.spark.errors import DataSourceWriteError
 from connectx.connectors.spark.sinks import FunctionSink, SparkSink, token_of
-from connectx.plugins.api import NotStageableError
+from connectx.plugins.errors import NotStageableError
 from tests.support import functions
 from tests.support.lake import Context, batch, partition, rows
 

@@ -17,7 +17,7 @@ from connectx.connectors.spark.tables import Part, TableReader, rows_of, skipped
 from connectx.errors.base import MissingExtraError
 from connectx.errors.plugins import ConfigError
 from connectx.model.source_offsets import SourceOffset
-from connectx.plugins.api import Slice
+from connectx.plugins.slices import Slice
 from tests.support.growing_tables import DeltaGrowing, GrowingTable, IcebergGrowing, numbered
 from tests.support.jdbc import Context, values_of
 from tests.support.profiles import dotted

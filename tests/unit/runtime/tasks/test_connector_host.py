@@ -21,8 +21,8 @@ from connectx.core.messages import (
     TaskReconfigurationRequested,
 )
 from connectx.model.states import TargetState
-from connectx.plugins.api import SourceConnector
 from connectx.plugins.config_providers import ConfigProviders
+from connectx.plugins.connectors import SourceConnector
 from connectx.runtime.tasks.connector_host import ConnectorHost
 
 NAME = "caf\udce9.csv"

@@ -34,8 +34,8 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import SinkBatch
 from connectx.plugins.registry import Plugins
+from connectx.plugins.slices import SinkBatch
 from connectx.runtime.tasks.record_errors import RecordErrors
 from connectx.runtime.tasks.services import TaskServices
 from connectx.runtime.tasks.sink import bulk, staging

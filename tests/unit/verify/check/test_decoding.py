@@ -7,8 +7,8 @@ import pytest
 
 from connectx.data.transforms.columns import HEADERS
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import Stored
 from connectx.plugins.registry import Plugins
+from connectx.plugins.stored import Stored
 from connectx.verify.check.decoding import SinkDecoder
 from tests.support.profiles import JSON
 

@@ -12,7 +12,7 @@ import pytest
 from connectx.connectors.jdbc.rows import RowSettings
 from connectx.connectors.lake.changes import UpsertSettings
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
-from connectx.plugins.api import Stored
+from connectx.plugins.stored import Stored
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge
 from connectx.verify.check.sides import Sides, Topic, decode_plainly, joined_rows, topic_rows

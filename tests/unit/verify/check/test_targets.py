@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectx.errors.checks import CheckError
-from connectx.plugins.api import Stored
+from connectx.plugins.stored import Stored
 from connectx.verify.check.targets import target_of
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
