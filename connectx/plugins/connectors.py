@@ -27,6 +27,8 @@ class Connector(Shown):
     """Java class that it replaces: configurations may name it, and REST shows it. Subclasses do not inherit it."""
     other_names: ClassVar[tuple[str, ...]] = ()
     """Further values of `connector.class`, such as Java classes whose configurations it takes. Not inherited either."""
+    summary: ClassVar[str] = ""
+    """What it reads or writes, in a few words, for tables of connectors."""
     version: ClassVar[str | None] = None
     requires: ClassVar[tuple[tuple[Extra, str], ...]] = ()
     """Optional modules that its tasks import, each after the extra of connectx that brings it."""

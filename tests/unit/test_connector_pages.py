@@ -25,4 +25,6 @@ def test_every_connector_that_ships_has_its_keys_on_a_page_and_a_row_in_the_over
     shipped = {plugin.cls.__name__ for plugin in Plugins().describe() if plugin.cls.__module__.startswith("connectx.")}
     pages = {name: (PAGES / name).read_text(encoding="utf-8") for name in PAGE_NAMES}
     assert {connector for page in pages.values() for connector in described(page)} == shipped
-    assert {name for name in shipped if f"`{name}`" not in pages["index.md"]} == set()
+    assert {name for name in shipped if f"[`{name}`]" not in pages["index.md"]} == set()
+    nav = (PAGES.parents[1] / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [name for name in PAGE_NAMES if f"connectors/{name}" not in nav] == []

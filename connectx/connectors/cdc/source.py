@@ -58,6 +58,10 @@ _NO_STREAM: Final = "All rows were read, and snapshot.mode=initial_only reads no
 class PostgresCdcSource(SourceConnector):
     """Reads changes of tables of PostgreSQL from a logical replication slot; one task."""
 
+    summary = (
+        "the rows and then every change of PostgreSQL's tables; keys, records and offsets of Debezium's "
+        "PostgreSQL connector"
+    )
     java_class = "io.debezium.connector.postgresql.PostgresConnector"
     version = VERSION
     exactly_once = True

@@ -49,6 +49,7 @@ _SCHEMA, _CLEANUP = "Schema", "Finished files"
 class DirectorySource(SourceConnector):
     """Reads CSV, JSON, Parquet and Avro files of a directory or glob, exactly once, and finds new ones."""
 
+    summary = "files of a directory: CSV, JSON, Parquet, Avro, compressed or not"
     version = VERSION
     exactly_once = True
     config = (

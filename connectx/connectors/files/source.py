@@ -51,6 +51,7 @@ _SAMPLE_BYTES = 256 * 1024
 class FileSource(SourceConnector):
     """Reads one CSV or JSON-lines file with Spark, exactly once, and continues with lines that are appended."""
 
+    summary = "CSV or JSON lines of a file that grows, typed by a schema"
     version = VERSION
     exactly_once = True
     requires = (("spark", "pyspark"),)

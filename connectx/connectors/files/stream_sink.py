@@ -33,6 +33,7 @@ _READ_BYTES = 1 << 20
 class FileStreamSink(SinkConnector):
     """Appends the values of topics to one file (Kafka Connect: FileStreamSinkConnector)."""
 
+    summary = "appended lines of a file; Kafka Connect's keys"
     java_class = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     version = "4.3.0"
     config = ConfigDef().define(

@@ -39,6 +39,7 @@ _LEAST_BYTES = 64 * 1024
 class FileStreamSource(SourceConnector):
     """Reads one file, line by line, from one task (Kafka Connect: FileStreamSourceConnector)."""
 
+    summary = "lines of a file, including appended ones; Kafka Connect's keys"
     java_class = "org.apache.kafka.connect.file.FileStreamSourceConnector"
     version = "4.3.0"
     exactly_once = True

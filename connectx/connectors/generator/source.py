@@ -57,6 +57,7 @@ def _known_schema(text: Any) -> str | None:
 class Generator(SourceConnector):
     """Makes rows. With several tasks, task t of n makes the ids t, t + n, t + 2n, ..."""
 
+    summary = "generated rows at a given rate"
     version = VERSION
     exactly_once = True
     config = (

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 class HttpSink(SinkConnector):
     """Sends records to a web service, at least once."""
 
+    summary = "requests to a web service; keys of Confluent's HTTP sink"
     java_class = "io.confluent.connect.http.HttpSinkConnector"
     version = VERSION
     config = CONFIG

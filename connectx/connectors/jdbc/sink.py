@@ -53,6 +53,10 @@ _READ_ROWS: Final = 50_000
 class JdbcSink(SinkConnector):
     """Writes topics to tables of a database, exactly once."""
 
+    summary = (
+        "tables of PostgreSQL, MySQL, MariaDB, SQLite and DuckDB; offsets in the same transaction; keys of "
+        "Confluent's JDBC sink"
+    )
     java_class = "io.confluent.connect.jdbc.JdbcSinkConnector"
     version = VERSION
     config = CONFIG
@@ -272,6 +276,7 @@ def _postgres_config() -> ConfigDef:
 class PostgresSink(JdbcSink):
     """A JdbcSink for PostgreSQL that tries again until the database can be used."""
 
+    summary = "as JdbcSink, for PostgreSQL alone, with unlimited retries"
     other_names = ("connectx.connectors.postgres.sink.PostgresSink",)
     requires = (("postgres", "adbc_driver_postgresql"),)
     config = _postgres_config()

@@ -58,6 +58,10 @@ _MUCH_BYTES: Final = 1 << 20
 class JdbcSource(SourceConnector):
     """Reads tables of SQLite, PostgreSQL, DuckDB, MySQL or MariaDB, exactly once in all modes but bulk."""
 
+    summary = (
+        "tables or a query of SQLite, PostgreSQL, MySQL, MariaDB and DuckDB; keys and offsets of Confluent's "
+        "JDBC source"
+    )
     java_class = "io.confluent.connect.jdbc.JdbcSourceConnector"
     version = VERSION
     config = CONFIG

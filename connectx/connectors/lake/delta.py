@@ -87,6 +87,7 @@ _UNKNOWN_OPTION: Final = re.compile(r"Configuration key: '(\w+)' is not valid fo
 class DeltaSink(ChangingSink):
     """Writes topics to Delta Lake tables, exactly once."""
 
+    summary = "Delta Lake tables; offsets in the same commit"
     version = VERSION
     requires = (("lake", "deltalake"),)
     config = ConfigDef(

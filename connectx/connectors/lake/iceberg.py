@@ -58,6 +58,7 @@ _DATA_PATH: Final = "write.data.path"
 class IcebergSink(ChangingSink):
     """Writes topics to Apache Iceberg tables, exactly once."""
 
+    summary = "Apache Iceberg tables; offsets in the same commit"
     version = VERSION
     requires = (("lake", "pyiceberg"),)
     config = ConfigDef(

@@ -31,6 +31,7 @@ from connectx.version import VERSION
 class ParquetSink(LakeSink):
     """Writes topics to Parquet files, exactly once."""
 
+    summary = "Parquet files; each has its first offset in its name"
     place = "files of"
     version = VERSION
     requires = (("lake", "obstore"),)

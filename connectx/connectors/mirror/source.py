@@ -60,6 +60,7 @@ _SLACK_S: Final = 0.5  # monitor comes at its interval, not exactly
 class MirrorSource(SourceConnector):
     """Copies topics of another Kafka cluster, exactly once (Kafka: MirrorSourceConnector)."""
 
+    summary = "topics of another Kafka cluster; keys and offsets of MirrorMaker 2"
     java_class = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
     version = "4.3.0"
     config = CONFIG

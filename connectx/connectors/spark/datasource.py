@@ -42,6 +42,7 @@ _AS_JSON = "offset.json"
 class DataSourceSource(SourceConnector):
     """Runs any PySpark streaming DataSource; settings `datasource.options.<name>` are its options."""
 
+    summary = "any PySpark `DataSource` with a stream reader"
     version = VERSION
     exactly_once = True
     requires = (("spark", "pyspark"),)

@@ -32,6 +32,7 @@ _OPTIONS: Final = "datasource.options."
 class DataSourceSink(GatheringSink):
     """Writes with any PySpark DataSource that has a writer; settings `datasource.options.<name>` are its options."""
 
+    summary = "any PySpark `DataSource` that has a writer"
     config = ConfigDef(
         ConfigDef().define(
             "datasource.class",

@@ -86,6 +86,7 @@ class _SparkTask(GatheringTask):
 class SparkSink(GatheringSink):
     """Appends to any format that Spark can write; settings `format.options.<name>` are its options."""
 
+    summary = "any format that Spark can append to"
     config = ConfigDef(
         ConfigDef().define(
             "format",
@@ -124,6 +125,7 @@ class SparkSink(GatheringSink):
 class FunctionSink(GatheringSink):
     """Calls a Python function with a DataFrame, as foreachBatch of Structured Streaming does."""
 
+    summary = "calls a Python function with a DataFrame, like foreachBatch"
     config = ConfigDef(
         ConfigDef().define(
             "function",

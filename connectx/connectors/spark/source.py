@@ -45,6 +45,7 @@ _OFFSET: Final = "Offset"
 class SparkSource(SourceConnector):
     """Reads any batch format of Spark that has an offset; settings `format.options.<name>` are its options."""
 
+    summary = "any batch format of Spark, by growing columns, Delta versions or Iceberg snapshots"
     version = VERSION
     exactly_once = True
     requires = (("spark", "pyspark"),)
