@@ -29,7 +29,6 @@ from tests.support.options import (
 )
 from tests.support.spark_server import spark_server
 from tests.support.topics import create_topic
-from tests.support.watchdog import is_watchdog
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -58,8 +57,7 @@ settings.load_profile("repeatable")
 def no_process_is_left() -> Iterator[None]:
     """After the last test no child process may remain, whoever started it."""
     yield
-    started = [child for child in psutil.Process().children(recursive=True) if not is_watchdog(child)]
-    _, alive = psutil.wait_procs(started, timeout=10)
+    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=10)
     left = [
         child.cmdline()[:4] for child in alive if "multiprocessing.resource_tracker" not in " ".join(child.cmdline())
     ]

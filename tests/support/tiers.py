@@ -34,7 +34,7 @@ from xml.etree import ElementTree
 
 import psutil
 
-from tests.support.watchdog import is_watchdog, watch
+from tests.support.watchdog import watch
 
 ROOT: Final = Path(__file__).parents[2]
 ARTEFACTS: Final = ROOT / "test-artefacts"
@@ -45,6 +45,9 @@ _ABORT_S: Final = 10.0
 _INTERRUPT_S: Final = 5.0
 """Time that pytest has after Ctrl-C to print what has failed so far."""
 _INTERRUPTED: Final = 130
+# Java's second compiler pays off in long runs only: without it, a Spark start takes half the processor time. A
+# collector with threads beside the program takes another tenth of it.
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PREPARE: Final = (str(Path(sys.executable).with_name("connectx")), "setup", "--archives")
 
 
@@ -187,9 +190,8 @@ class _End:
 
 def _pytest(command: Sequence[str], root: Path, log: Path | None, stalls_s: float) -> _End:
     """Run pytest with its own folder for temporary files. The log's text is printed at the end."""
-    # Java's second compiler pays off in long runs only: without it, a Spark start takes half the processor time.
     # Without bytecode every process of every part would compile connectx and the tests again.
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "PYTHONDONTWRITEBYTECODE": ""}
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": _JAVA_OPTIONS, "PYTHONDONTWRITEBYTECODE": ""}
     # A run resets the permissions of pytest's default folder, which the user of another run's PostgreSQL needs.
     with (
         tempfile.TemporaryDirectory(prefix="connectx-tests-", ignore_cleanup_errors=True) as folder,
@@ -434,8 +436,7 @@ def _interrupt(_number: int, _frame: object) -> None:
     end.daemon = True
     end.start()
     for process in psutil.Process().children():
-        if not is_watchdog(process):
-            process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
     raise KeyboardInterrupt
 
 

@@ -1,7 +1,7 @@
 """Ends every process that a test run has started, as soon as the run's own process ends, also by SIGKILL.
 
 `watch()` marks the environment of this process, which all programs inherit that it starts from then on, and starts the
-watchdog: a process in a separate session, so that no signal for the run reaches it. When its parent is gone, it kills
+watchdog: a process in a separate session, so that no signal for the run reaches it. When the run is gone, it kills
 what has the mark and what that has started, until nothing is left. Parents and process groups would not do: a program
 that made its own session, or whose parent has ended, belongs to neither.
 """
@@ -24,20 +24,13 @@ _POLL_S: Final = 0.1
 _ROUNDS: Final = 100  # a program may start another one while it is being looked for
 
 
-def watch() -> subprocess.Popen[bytes]:
+def watch() -> None:
     """Start the watchdog of this process; what it starts from now on ends with it."""
     token = secrets.token_hex(8)
     command = [sys.executable, "-P", __file__, str(os.getpid()), token]
-    watchdog = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+    nowhere = subprocess.DEVNULL  # a reader of this run's output waits until all that hold it have ended
+    subprocess.run(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, check=True)
     os.environ[MARK] = ":".join(filter(None, (os.environ.get(MARK), token)))
-    return watchdog
-
-
-def is_watchdog(process: psutil.Process) -> bool:
-    """Whether a process is the watchdog of some run."""
-    with suppress(psutil.NoSuchProcess):
-        return __file__ in process.cmdline()
-    return False
 
 
 def marked(token: str) -> list[psutil.Process]:
@@ -51,9 +44,12 @@ def marked(token: str) -> list[psutil.Process]:
     return list(found.values())
 
 
-def main(owner: int, token: str) -> None:
-    """Wait until the owner is gone, then end what has its token."""
-    while os.getppid() == owner:
+def main(owner_pid: int, token: str) -> None:
+    """Leave the owner's children, wait until the owner is gone, then end what has its token."""
+    owner = psutil.Process(owner_pid)
+    if os.fork():
+        os._exit(0)
+    while _is_alive(owner):
         time.sleep(_POLL_S)
     for _ in range(_ROUNDS):
         left = marked(token)
@@ -63,6 +59,13 @@ def main(owner: int, token: str) -> None:
             with suppress(Exception):
                 process.kill()
         time.sleep(_POLL_S)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 if __name__ == "__main__":
