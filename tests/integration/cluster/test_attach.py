@@ -11,13 +11,14 @@ import connectx as cx
 from connectx.errors.clusters import AttachError
 from connectx.model.events import EventKind
 from tests.support.flows import Lines
+from tests.support.profiles import QUICK
 from tests.support.waiting import WAIT_S, until
 
 
 def test_a_cluster_of_ours_is_seen_from_outside_and_a_dead_workers_work_is_lost(
     make_lines: Callable[..., Lines], spark_provider: object
 ) -> None:
-    with cx.Cluster(2, config={"value.converter": "org.apache.kafka.connect.storage.StringConverter"}) as ours:
+    with cx.Cluster(2, config=QUICK) as ours:
         lines = make_lines(ours)
         lines.start()
         owner = lines.owner()
