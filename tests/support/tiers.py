@@ -352,12 +352,15 @@ _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your
                      "08-databricks-and-your-own-kafka", "09-into-the-lakehouse",
                      "10-spark-at-work")  # fmt: skip
 # In `make test-all` only: brokers and JVMs of other kinds than users start, what holds the model of a broker to the
-# real one, executors in separate JVMs, a change of the guarantee under way, and tutorials on what other tests hold.
+# real one, executors in separate JVMs, a change of the guarantee under way, a broker's long absence (a short one is in
+# test_chaos.py), and tutorials on what other tests hold.
 _DEEP: Final = (
     *(f"tests/notebooks/test_notebooks.py::test_the_notebook_prints_what_it_shows[{name}]" for name in _TUTORIALS),
     "tests/docs",
     "tests/conformance/test_kafka.py",
     "tests/integration/infra",
+    "tests/integration/cluster/test_broker.py::"
+    "test_everything_goes_on_by_itself_when_the_broker_was_gone_for_20_seconds",
     "tests/integration/sink/test_lake_readers.py",
     "tests/integration/source/test_bulk_on_executors.py",
     "tests/integration/demo/test_demo.py::"
