@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from connectx.core.timer_keys import TimerKey
+from connectx.model.ids import TaskId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,38 @@ class PhaseOver:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskIsOver:
+    """The loop of this instance of a task has ended."""
+
+    task: TaskId
+    instance: int
+
+    def __str__(self) -> str:
+        return f"instance {self.instance} of {self.task} has ended"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEpoch:
+    """An answer to an effect of an earlier assignment of partitions."""
+
+    epoch: int
+    present: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} is over, the present one is {self.present}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotOwned:
+    """News of partitions that the task does not own."""
+
+    partitions: tuple[TopicPartition, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.partitions)) or 'no partition'}: not owned"
+
+
+@dataclass(frozen=True, slots=True)
 class NotAwaited:
     """An answer that no effect waits for: the effect has another number, or is answered already."""
 
@@ -95,4 +128,16 @@ class NotFetched:
         return f"{', '.join(self.partitions)} are not fetched, or from another position"
 
 
-Ignored = WorkerIsOver | TimerReplaced | NotPending | InstanceGone | PhaseOver | NotAwaited | NoChange | NotFetched
+Ignored = (
+    WorkerIsOver
+    | TimerReplaced
+    | NotPending
+    | InstanceGone
+    | PhaseOver
+    | TaskIsOver
+    | OtherEpoch
+    | NotOwned
+    | NotAwaited
+    | NoChange
+    | NotFetched
+)

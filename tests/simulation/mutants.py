@@ -21,6 +21,7 @@ from connectx.core.group.leadership import Leadership
 from connectx.core.group.rebalance import Rebalance
 from connectx.core.group_messages import SendJoinGroup
 from connectx.core.lanes import BulkMode
+from connectx.core.loops.messages import Done, EffectFailed
 from connectx.core.messages import (
     Answer,
     BeginTask,
@@ -370,11 +371,9 @@ def offsets_outside_the_transaction(patch: pytest.MonkeyPatch, hits: Hits) -> No
     """Source offsets are sent by another producer."""
 
     def write(self: SimSource, effect: Any) -> Any:
-        from connectx.core.source.messages import OffsetsWritten
-
         hits.append(str(self.order.task))
         self.world.broker.append(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
-        return OffsetsWritten()
+        return Done()
 
     patch.setattr(SimSource, "write_offsets", write)
 
@@ -383,12 +382,10 @@ def offsets_before_acknowledgement(patch: pytest.MonkeyPatch, hits: Hits) -> Non
     """At-least-once: offsets are committed while records may still be on their way."""
 
     def flush(self: SimSource, effect: Any) -> None:
-        from connectx.core.source.messages import OffsetsFlushed
-
         if not self.live.is_settled:
             hits.append(str(self.order.task))
         self.world.broker.append(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
-        self.answer(OffsetsFlushed(), 5)
+        self.answer(m.Sent(), 5)
 
     patch.setattr(SimSource, "flush", flush)
 
@@ -397,11 +394,11 @@ def source_moves_without_its_records(patch: pytest.MonkeyPatch, hits: Hits) -> N
     """The offset of a slice is taken when it was polled, not when its records were sent."""
     polled = SourceTaskCore._on_polled
 
-    def on_polled(self: SourceTaskCore, slice_: Any, step: Any, now_ms: int) -> None:
+    def on_polled(self: SourceTaskCore, slice_: Any) -> None:
         if slice_.records:
             hits.append(str(self.settings.task))
             slice_ = replace(slice_, offset={"n": slice_.offset["n"] + 1})
-        polled(self, slice_, step, now_ms)
+        polled(self, slice_)
 
     patch.setattr(SourceTaskCore, "_on_polled", on_polled)
 
@@ -458,10 +455,10 @@ def sink_commits_before_put(patch: pytest.MonkeyPatch, hits: Hits) -> None:
 def sink_does_not_flush(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """At-least-once: offsets are committed before what was put is durable."""
 
-    def flush(self: SimSink) -> sm.SinkStimulus:
+    def flush(self: SimSink) -> sm.SinkAnswer:
         if self.unflushed:
             hits.append(str(self.order.task))
-        return sm.Flushed()
+        return Done()
 
     patch.setattr(SimSink, "flush", flush)
 
@@ -471,7 +468,7 @@ def offset_ahead_of_tables(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     parts_left = SourceTaskCore._parts_left
 
     def with_offsets(self: SourceTaskCore) -> tuple[SlicePart, ...]:
-        polled, parts = self.slice_at_hand, parts_left(self)
+        polled, parts = self.current_slice, parts_left(self)
         if polled is None:
             return parts
         hits.extend(str(polled.offset) for part in parts if part.offset is None)
@@ -490,11 +487,11 @@ def a_table_that_cannot_be_sent() -> None:
     send = SimSource.send_slice
     failed: list[int] = []
 
-    def fail_once(self: SimSource, effect: m.SendSlice) -> m.SourceStimulus:
+    def fail_once(self: SimSource, effect: m.SendSlice) -> m.SourceAnswer:
         if effect.part == 0 or failed:
             return send(self, effect)
         failed.append(effect.slice_number)
-        return m.EffectFailed("a table cannot be sent in this test")
+        return EffectFailed("a table cannot be sent in this test")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SimSource, "send_slice", fail_once)
@@ -508,14 +505,14 @@ def transaction_of_dropped_records_left_open(patch: pytest.MonkeyPatch, hits: Hi
     """A bulk slice whose records are all dropped moves the position, and its transaction stays open."""
     on_sent = SourceTaskCore._on_bulk_sent
 
-    def move(self: SourceTaskCore, sent: m.BulkSent, step: m.SourceStep, now_ms: int) -> None:
+    def move(self: SourceTaskCore, sent: m.BulkSent) -> None:
         if sent.records:
-            on_sent(self, sent, step, now_ms)
+            on_sent(self, sent)
             return
-        job = self.bulk.succeed(now_ms)
+        job = self.bulk.succeed(self.now_ms)
         hits.append(str(job.offset))
         self.progress.dropped(job.partition, job.offset or {})
-        self._go_on(step, now_ms)
+        self._continue()
 
     patch.setattr(SourceTaskCore, "_on_bulk_sent", move)
 
@@ -562,7 +559,7 @@ def unanswered_commit_and_restart() -> None:
     commit = SimSink.commit_bulk
     first: list[SimSink] = []
 
-    def lose(self: SimSink, effect: sm.CommitBulk) -> sm.SinkStimulus:
+    def lose(self: SimSink, effect: sm.CommitBulk) -> sm.SinkAnswer:
         answer = commit(self, effect)
         if not first:
             first.append(self)
@@ -639,12 +636,12 @@ def job_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """A job that was lost counts as one that staged its records."""
     on_failed = SinkTaskCore._on_bulk_failed
 
-    def move(self: SinkTaskCore, failed: sm.BulkFailed, step: sm.SinkStep) -> None:
+    def move(self: SinkTaskCore, failed: sm.BulkFailed) -> None:
         if self.bulk.job is not None and self.bulk.job.token == failed.token:
             hits.append(failed.error)
             self.progress.reached |= {partition: end for partition, (_, end) in self.bulk.job.ranges.items()}
             self.progress.positions |= {partition: end for partition, (_, end) in self.bulk.job.ranges.items()}
-        on_failed(self, failed, step)
+        on_failed(self, failed)
 
     patch.setattr(SinkTaskCore, "_on_bulk_failed", move)
 
@@ -653,8 +650,8 @@ def staged_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """Offsets move when executors have staged the records."""
     on_staged = SinkTaskCore._on_staged
 
-    def move(self: SinkTaskCore, staged: sm.BulkStaged, step: sm.SinkStep) -> None:
-        on_staged(self, staged, step)
+    def move(self: SinkTaskCore, staged: sm.BulkStaged) -> None:
+        on_staged(self, staged)
         if self.batches:
             hits.append(str(self.batches[0].ends))
             self.progress.put(self.batches[0], staged.records)
@@ -678,7 +675,7 @@ def any_job_counts_as_the_current_one(patch: pytest.MonkeyPatch, hits: Hits) -> 
 def offsets_of_a_job_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """The target takes what a zombie's job staged."""
 
-    def take(self: SimSink, effect: sm.CommitBulk) -> sm.SinkStimulus:
+    def take(self: SimSink, effect: sm.CommitBulk) -> sm.SinkAnswer:
         rows = self.staged.get(effect.token, [])
         if any(self.target.held.get(p, first) != first for p, (first, _) in effect.ranges.items()):
             hits.append(str(effect.ranges))

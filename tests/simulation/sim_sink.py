@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.lanes import LaneSettings
+from connectx.core.loops.messages import CoresKnown, Done, NotDone, QueryCores, StartPlugin
 from connectx.core.messages import PrepareTask, TaskPrepared, TopicUsed
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
@@ -70,13 +71,14 @@ class SimSink(SimTask):
         self.staged: dict[int, list[Row]] = {}
         self.committed_jobs: set[int] = set()
         self.job_ends: list[m.BulkStaged | m.BulkFailed] = []
-        self.late: list[m.SinkStimulus] = []
+        self.late: list[m.SinkAnswer] = []
         self.polling: m.Poll | None = None
         self.rebalancing: str | None = None
         self.core = SinkTaskCore(
             SinkTaskSettings(
                 order.task,
                 self.exactly_once,
+                instance=order.instance,
                 offset_flush_interval_ms=2_000,
                 offset_flush_timeout_ms=1_500,
                 poll_timeout_ms=3_000,
@@ -97,9 +99,9 @@ class SimSink(SimTask):
 
     def effect(self, effect: Any) -> Any:  # a table: one line per effect
         match effect:
-            case m.StartPlugin():
+            case StartPlugin():
                 self.worker.deliver(TopicUsed(self.order.task, FEED), self.key)
-                return m.SinkStarted()
+                return Done()
             case m.JoinGroup():
                 self.consumer = SimConsumer(self, f"connect-{self.connector}", TOPICS)
             case m.Poll():
@@ -109,7 +111,7 @@ class SimSink(SimTask):
             case m.Put():
                 self.ask_target(lambda: self.put(effect), m.PutFailed(effect.epoch, True, "no answer"))
             case m.Flush():
-                self.ask_target(self.flush, m.FlushFailed("no answer"))
+                self.ask_target(self.flush, NotDone("no answer"))
             case m.CommitOffsets():
                 self.commit(effect)
             case m.Seek(offsets):
@@ -121,8 +123,8 @@ class SimSink(SimTask):
             case m.QueryEnds(epoch, partitions):
                 ends = {p: self.world.broker.last_stable(p.topic, p.partition) for p in partitions}
                 self.ask_broker(lambda: m.EndsKnown(epoch, ends), m.EndsKnown(epoch, {}))
-            case m.QueryCores():
-                self.answer(m.CoresKnown(self.world.spark_cores), self.world.latency_ms())
+            case QueryCores():
+                self.answer(CoresKnown(self.world.spark_cores), self.world.latency_ms())
             case m.RunBulk():
                 self.world.at(self.world.job_ms(), lambda: self.end_job(effect))
             case m.CommitBulk():
@@ -149,7 +151,7 @@ class SimSink(SimTask):
 
     def end_poll(self, token: int) -> None:
         if token == self.token and self.polling is not None:
-            self.answered(token, m.FetchedNothing(self.polling.epoch))
+            self.answered(token, Done())
 
     def continue_poll(self) -> None:
         """What a poll does: outcomes of commits, rebalances, then records; an order ends it."""
@@ -168,7 +170,7 @@ class SimSink(SimTask):
         elif (answer := self.fetch(self.polling)) is not None:
             self.answered(self.token, answer)
         elif self.commands:
-            self.answered(self.token, m.FetchedNothing(self.polling.epoch))
+            self.answered(self.token, Done())
 
     def begin_rebalance(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:
         """Hand it to the loop in the middle of the poll, which goes on when all that it orders is done."""
@@ -208,11 +210,7 @@ class SimSink(SimTask):
         if self.rebalancing is None:
             super().take_requests()
 
-    def cancellation(self) -> Any:
-        failed = m.EffectFailed if self.rebalancing is None else m.OpenFailed
-        return failed("the task was cancelled")
-
-    def fetch(self, poll: m.Poll) -> m.SinkStimulus | None:
+    def fetch(self, poll: m.Poll) -> m.SinkAnswer | None:
         """Records of a few partitions, or the news that none lie below an offset."""
         found: dict[TopicPartition, list[int]] = {}
         ends: dict[TopicPartition, int] = {}
@@ -254,10 +252,10 @@ class SimSink(SimTask):
             self.job_ends.append(m.BulkStaged(job.token, len(rows)))
         self.continue_poll()
 
-    def commit_bulk(self, effect: m.CommitBulk) -> m.SinkStimulus:
+    def commit_bulk(self, effect: m.CommitBulk) -> m.SinkAnswer:
         """The target takes all that was staged, or refuses it."""
         rows = self.staged.get(effect.token, [])
-        answer: m.SinkStimulus = m.PutDone(effect.epoch, len(rows))
+        answer: m.SinkAnswer = m.PutDone(effect.epoch, len(rows))
         if self.exactly_once:
             answer = self.put_at_once(rows, effect)
         else:
@@ -270,10 +268,10 @@ class SimSink(SimTask):
         """Remove what was staged. What a commit has made visible stays, even if the commit was not answered."""
         self.staged.pop(token, None)
 
-    def open(self, effect: m.OpenPartitions) -> m.SinkStimulus:
+    def open(self, effect: m.OpenPartitions) -> m.SinkAnswer:
         """Offsets that the target holds, if it can be reached by then."""
         if self.world.now_ms + effect.wait_ms < self.target.away_until_ms:
-            return m.OpenRetriable(effect.epoch, effect.partitions, "the target is away")
+            return NotDone("the target is away")
         held = {p: self.target.held[p] for p in effect.partitions if p in self.target.held}
         return m.Opened(effect.epoch, held if self.exactly_once else {})
 
@@ -295,7 +293,7 @@ class SimSink(SimTask):
         if not is_gone:
             self.answer(answer, 1)
 
-    def put(self, put: m.Put) -> m.SinkStimulus:
+    def put(self, put: m.Put) -> m.SinkAnswer:
         found = self.fetches[put.number]
         rows = [(p, offset) for p in put.ranges for offset in found.get(p, ())]
         if not self.exactly_once:
@@ -303,7 +301,7 @@ class SimSink(SimTask):
             return m.PutDone(put.epoch, len(rows))
         return self.put_at_once(rows, put)
 
-    def put_at_once(self, rows: list[Row], put: m.Put | m.CommitBulk) -> m.SinkStimulus:
+    def put_at_once(self, rows: list[Row], put: m.Put | m.CommitBulk) -> m.SinkAnswer:
         """Rows and offsets in one transaction."""
         held = self.target.put(rows, put.ranges)
         if held is not None:
@@ -311,10 +309,10 @@ class SimSink(SimTask):
         self.world.checks.sinks.on_rows(self, rows)
         return m.PutDone(put.epoch, len(rows))
 
-    def flush(self) -> m.SinkStimulus:
+    def flush(self) -> m.SinkAnswer:
         self.target.rows.update(self.unflushed)
         self.unflushed = []
-        return m.Flushed()
+        return Done()
 
     def commit(self, effect: m.CommitOffsets) -> None:
         """With `wait` the answer is that of the effect, otherwise some later poll tells. A lost one may arrive late."""
@@ -355,7 +353,7 @@ class SimSink(SimTask):
             world.at(world.latency_ms(), arrive)
 
 
-def _answer(effect: m.CommitOffsets, outcome: Outcome | None) -> m.SinkStimulus:
+def _answer(effect: m.CommitOffsets, outcome: Outcome | None) -> m.SinkAnswer:
     if outcome is Outcome.OK:
         return m.OffsetsCommitted(effect.sequence)
     not_owner = outcome in (Outcome.UNKNOWN_MEMBER, Outcome.ILLEGAL_GENERATION)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.lanes import LaneSettings
+from connectx.core.loops.messages import CoresKnown, Done, EffectFailed, FailureKind, NotDone, QueryCores, StartPlugin
 from connectx.core.messages import CancelTask, PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
 from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
@@ -36,7 +37,7 @@ OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 COMMIT_MS = 1_000  # until a commit counts as undecided
 ABORT_MS = 1_000
 CLOSE_MS = 3_000  # for what an at-least-once task has not sent yet
-Found = m.SourceStimulus | None
+Found = m.SourceAnswer | TaskProducerReady | None
 
 
 def topic_of(connector: str) -> str:
@@ -79,6 +80,7 @@ class SimSource(SimTask):
                 order.exactly_once,
                 self.transactional_id,
                 TransactionBoundary.INTERVAL if world.boundary_ms else TransactionBoundary.POLL,
+                instance=order.instance,
                 boundary_interval_ms=world.boundary_ms,
                 offset_flush_interval_ms=2_000,
                 offset_flush_timeout_ms=1_000,
@@ -120,7 +122,7 @@ class SimSource(SimTask):
         if self.live.phase is not Phase.READY:
             return None
         self.producer_epoch = self.live.core.epoch
-        return m.ProducerReady(self.producer_epoch)
+        return TaskProducerReady(*self.key, self.producer_epoch)
 
     def wait_for(self, outcome: Callable[[], Found], timeout_ms: int | None = None, no_answer: Found = None) -> None:
         """Answer the outstanding effect with what the producer comes to, or when time is over."""
@@ -163,19 +165,19 @@ class SimSource(SimTask):
         """An idle plugin is woken."""
         if self.idle:
             self.idle = False
-            self.answer(m.Idled(), 1)
+            self.answer(m.PolledNothing(), 1)
 
     def records_came(self) -> None:
         self.interrupted()
 
     def loop(self, stimulus: Any) -> None:
         super().loop(stimulus)
-        if isinstance(stimulus, m.ProducerReady) and not self.ended:
-            self.worker.deliver(TaskProducerReady(*self.key, stimulus.producer_epoch), self.key)
+        if isinstance(stimulus, TaskProducerReady) and not self.ended:
+            self.worker.deliver(stimulus, self.key)
 
     def effect(self, effect: Any) -> Any:  # a table: one line per effect
         match effect:
-            case m.StartPlugin():
+            case StartPlugin():
                 if not self.order.exactly_once:
                     self.start_producer()
                 self.worker.deliver(TopicUsed(self.order.task, topic_of(self.connector)), self.key)
@@ -193,8 +195,8 @@ class SimSource(SimTask):
             case m.QueryWaiting():
                 waiting = sum(self.world.made(self.connector, p) - self.positions[p] for p in self.partitions)
                 return m.Waiting(waiting)
-            case m.QueryCores():
-                return m.CoresKnown(8)
+            case QueryCores():
+                return CoresKnown(8)
             case m.QueryRoute():
                 return m.RouteKnown(None if self.world.executors_reach_kafka else "no route")
             case m.PollBulk():
@@ -224,7 +226,7 @@ class SimSource(SimTask):
                 return
         self.world.at(100, lambda: self.read_offsets(token, end))
 
-    def offsets_read(self) -> m.SourceStimulus:
+    def offsets_read(self) -> m.SourceAnswer:
         offsets = self.world.checks.data.offsets_in_topic()
         self.positions = {p: offsets.get((self.connector, p), 0) for p in self.partitions}
         own = self.partitions[0] if self.partitions else -1
@@ -236,7 +238,7 @@ class SimSource(SimTask):
             stimulus = self.poll()
         super().answered(token, stimulus)
 
-    def poll(self) -> m.SourceStimulus:
+    def poll(self) -> m.SourceAnswer:
         for turn in range(len(self.partitions)):
             partition = self.partitions[(self.next + turn) % len(self.partitions)]
             first, end = self.positions[partition], self.world.made(self.connector, partition)
@@ -275,15 +277,15 @@ class SimSource(SimTask):
     def wake(self, token: int) -> None:
         if token == self.token:
             self.idle = False
-            self.answered(token, m.Idled())
+            self.answered(token, m.PolledNothing())
 
-    def send_slice(self, effect: m.SendSlice) -> m.SourceStimulus:
+    def send_slice(self, effect: m.SendSlice) -> m.SourceAnswer:
         partition, _ = self.at_hand
         values = [(partition, number) for number in self.tables[effect.part]]
         self.live.append((TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS), values))
-        return self.refusal() or m.SliceSent(effect.slice_number)
+        return self.refusal() or m.Sent()
 
-    def poll_bulk(self) -> m.SourceStimulus:
+    def poll_bulk(self) -> m.SourceAnswer:
         """All that waits in one source partition; the position moves when it was sent."""
         self.next += 1
         for turn in range(len(self.partitions)):
@@ -354,9 +356,9 @@ class SimSource(SimTask):
         dropped = len(read) - len(kept)
         return m.BulkSent(effect.slice_number, len(kept), dropped, "dropped by a transform" if dropped else "")
 
-    def write_offsets(self, effect: m.WriteOffsets) -> m.SourceStimulus:
+    def write_offsets(self, effect: m.WriteOffsets) -> m.SourceAnswer:
         self.send_offsets(effect.offsets)
-        return self.refusal() or m.OffsetsWritten()
+        return self.refusal() or Done()
 
     def send_offsets(self, offsets: tuple[m.PartitionOffset, ...]) -> None:
         self.live.append((OFFSETS, self.offset_records(offsets)))
@@ -364,17 +366,17 @@ class SimSource(SimTask):
     def offset_records(self, offsets: tuple[m.PartitionOffset, ...]) -> list[Any]:
         return [((self.connector, o.partition["p"]), o.offset["n"]) for o in offsets]
 
-    def refusal(self) -> m.EffectFailed | None:
+    def refusal(self) -> EffectFailed | None:
         """What the next call of a producer reports, None when nothing is wrong."""
         core = self.live.core
         if core.phase is Phase.FAILED and core.failure is not None:
             is_expired = self.world.now_ms - self.begun_ms >= self.world.transaction_timeout_ms
-            kind = m.FailureKind.EXPIRED if is_expired else m.FailureKind.FENCED
+            kind = FailureKind.EXPIRED if is_expired else FailureKind.FENCED
             if core.failure.error not in errors.FENCED:
-                kind = m.FailureKind.FATAL
-            return m.EffectFailed(f"the producer has ended in this test: {core.failure}", kind)
+                kind = FailureKind.FATAL
+            return EffectFailed(f"the producer has ended in this test: {core.failure}", kind)
         if core.phase is Phase.REFUSED:
-            return m.EffectFailed(f"the transaction is refused: {core.refusal}", m.FailureKind.DELIVERY)
+            return EffectFailed(f"the transaction is refused: {core.refusal}", FailureKind.DELIVERY)
         return None
 
     def begin(self) -> Found:
@@ -389,26 +391,26 @@ class SimSource(SimTask):
         if not self.is_committing:
             self.is_committing = True
             self.live.handle(msg.Call.COMMIT)
-        self.wait_for(self.committed, COMMIT_MS, m.CommitUndecided())
+        self.wait_for(self.committed, COMMIT_MS, NotDone("undecided"))
 
     def committed(self) -> Found:
         if self.live.phase in (Phase.READY, Phase.RENEWING):
-            return m.TransactionCommitted()
+            return Done()
         return self.refusal()
 
     def abort(self, effect: m.AbortTransaction) -> None:
         self.live.handle(msg.Call.ABORT)
         if self.live.phase is Phase.COMMITTING:
-            self.answer(m.TransactionAborted("the commit is not answered yet"), 0)
+            self.answer(NotDone("the commit is not answered yet"), 0)
         elif effect.insist:
             self.wait_for(lambda: self.refusal() if self.live.phase is Phase.FAILED else self.aborted())
         else:
-            self.wait_for(self.aborted, ABORT_MS, m.TransactionAborted("no answer"))
+            self.wait_for(self.aborted, ABORT_MS, NotDone("no answer"))
 
     def aborted(self) -> Found:
         if self.live.phase is Phase.FAILED:
-            return m.TransactionAborted("the producer has ended")
-        return m.TransactionAborted() if self.live.phase is Phase.READY else None
+            return NotDone("the producer has ended")
+        return Done() if self.live.phase is Phase.READY else None
 
     def flush(self, effect: m.FlushAndCommitOffsets) -> None:
         """Wait for what was sent, send offsets, wait for them."""
@@ -419,9 +421,9 @@ class SimSource(SimTask):
             if not self.live.is_settled:
                 return None
             if is_written:
-                return m.OffsetsFlushed()
+                return m.Sent()
             is_written = True
             self.send_offsets(effect.offsets)
             return None
 
-        self.wait_for(flushed, effect.timeout_ms, m.OffsetsFlushFailed("not acknowledged in time"))
+        self.wait_for(flushed, effect.timeout_ms, NotDone("not acknowledged in time"))

@@ -10,30 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from connectx.core.loops.messages import Answered, Asked, EffectFailed, FailureKind, ReportFailed
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
+    InitTaskProducer,
     PrepareTask,
-    SetTaskTargetState,
     StopTask,
     TaskFailed,
     TaskStateReached,
     TaskStopped,
 )
-from connectx.core.source.messages import (
-    Begin,
-    CancelRequested,
-    EffectFailed,
-    FailureKind,
-    PauseRequested,
-    ReportFailed,
-    ReportState,
-    ReportStopped,
-    ResumeRequested,
-    StopRequested,
-)
 from connectx.model.ids import TaskId
-from connectx.model.states import TargetState
+from tests.simulation.invariants import must
+from tests.support.task_loops import numbered
 
 if TYPE_CHECKING:
     from tests.simulation.sim_worker import SimWorker
@@ -57,7 +47,6 @@ class SimTask:
         self.task_set = task_set
         self.producer_epoch: int | None = None
         self.begun = self.stopping = self.cancelled = self.ended = self.dead = False
-        self.paused = order.target_state is TargetState.PAUSED
         self.commands: list[Any] = []
         self.busy = False  # an effect's answer is awaited
         self.token = 0
@@ -94,17 +83,13 @@ class SimTask:
             return
         while self.commands and not self.busy and not self.ended:
             command = self.commands.pop(0)
-            match command:
-                case BeginTask():
-                    self.world.checks.on_begin(self)
-                    self.begun = True
-                    self.loop(Begin(paused=self.paused))
-                case SetTaskTargetState(target_state=state) if not self.begun:
-                    self.paused = state is TargetState.PAUSED
-                case SetTaskTargetState() | StopTask() | CancelTask():
-                    self.loop(_request_of(command))
-                case _:
-                    self.init_producer()
+            if isinstance(command, InitTaskProducer):
+                self.init_producer()
+                continue
+            if isinstance(command, BeginTask):
+                self.world.checks.on_begin(self)
+                self.begun = True
+            self.loop(command)
         if self.commands and self.busy:
             self.interrupted()
 
@@ -127,25 +112,33 @@ class SimTask:
     def loop(self, stimulus: Any) -> None:
         """Handle, carry out, feed back, until something takes time."""
         while stimulus is not None:
-            step = self.core.handle(stimulus, self.world.now_ms)
+            step = self.step(numbered(self.core, stimulus))
             for transition in step.transitions:
                 self.world.note(self.worker, transition)
             stimulus = None
             for effect in step.effects:
                 assert stimulus is None, "only the last effect is answered"
-                stimulus = self.carry_out(effect)
+                stimulus = self.carry_out(effect.effect if isinstance(effect, Asked) else effect)
         if self.core.ended and not self.ended:
             self.end()
+
+    def step(self, stimulus: Any) -> Any:
+        """A sound step; an answer that comes twice changes nothing."""
+        before = self.core.marks()
+        step = self.core.handle(stimulus, self.world.now_ms)
+        must(10, not (found := self.core.check(before)), f"{stimulus} breaks {'; '.join(map(str, found))}")
+        if isinstance(stimulus, Answered):
+            again = self.core.handle(stimulus, self.world.now_ms)
+            must(10, again.ignored is not None and not again.effects, f"{stimulus} is taken twice")
+        return step
 
     def carry_out(self, effect: Any) -> Any:
         """Do it; returns an answer that comes at once."""
         match effect:
-            case ReportState(paused):
-                self.worker.deliver(TaskStateReached(*self.key, paused), self.key)
+            case TaskStateReached() | TaskStopped():
+                self.worker.deliver(effect, self.key)
             case ReportFailed(error, kind):
                 self.worker.deliver(TaskFailed(*self.key, error, kind is FailureKind.FENCED), self.key)
-            case ReportStopped():
-                self.worker.deliver(TaskStopped(*self.key), self.key)
             case _:
                 return self.effect(effect)
         return None
@@ -189,7 +182,7 @@ class SimTask:
     def take_requests(self) -> None:
         """Requests come to a loop that does not wait for them: it only remembers them."""
         while self.begun and self.commands and not self.ended:
-            self.loop(_request_of(self.commands.pop(0)))
+            self.loop(self.commands.pop(0))
 
     def thaw(self) -> None:
         """The worker goes on: so does its thread."""
@@ -223,16 +216,3 @@ class SimTask:
             self.answer(no_answer, RETRY_MS)
         else:
             self.world.at(RETRY_MS, lambda: self.arrive(token, act, None))
-
-
-def _request_of(command: Any) -> Any:
-    match command:
-        case StopTask():
-            return StopRequested()
-        case CancelTask():
-            return CancelRequested()
-        case SetTaskTargetState(target_state=TargetState.STARTED):
-            return ResumeRequested()
-        case SetTaskTargetState():
-            return PauseRequested()
-    raise AssertionError(f"{type(command).__name__} came to a task that has begun")

@@ -10,6 +10,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectx.core.loops.messages import Done, EffectFailed, FailureKind, NotDone, ReportFailed
+from connectx.core.messages import BeginTask, TaskProducerReady, TaskStopped
 from connectx.core.source import messages as m
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.progress import SourceTaskSettings
@@ -19,6 +21,7 @@ from tests.simulation.broker_logs import Outcome
 from tests.simulation.chooser import Chooser, Exhaustive
 from tests.simulation.direct_producer import DirectProducer
 from tests.simulation.invariants import broken
+from tests.support.task_loops import feed
 
 RECORDS = 2
 INSTANCES = 2
@@ -26,12 +29,15 @@ ID = "g-c-0"
 DATA, OFFSETS = TopicPartition("data", 0), TopicPartition("offsets", 0)
 
 
+TASK = TaskId("c", 0)
+
+
 @dataclass
 class Instance:
     """One instance of the task, with the effect that it is about to carry out; None when it rests or has ended."""
 
     producer: DirectProducer
-    core: SourceTaskCore = field(default_factory=lambda: SourceTaskCore(SourceTaskSettings(TaskId("c", 0), True, ID)))
+    core: SourceTaskCore = field(default_factory=lambda: SourceTaskCore(SourceTaskSettings(TASK, True, ID)))
     todo: Any = None
     position: int = 0
     lost_answers: int = 0
@@ -39,9 +45,9 @@ class Instance:
 
     def feed(self, stimulus: Any) -> None:
         self.todo = None
-        for effect in self.core.handle(stimulus, 0).effects:
+        for effect in feed(self.core, stimulus).effects:
             self.todo = effect
-        if isinstance(self.todo, m.Idle | m.ReportFailed | m.ReportStopped):
+        if isinstance(self.todo, m.Idle | ReportFailed | TaskStopped):
             self.todo = None
 
 
@@ -71,8 +77,8 @@ class Small:
         instance = Instance(DirectProducer(ID))
         instance.producer.init(self.broker.transactions)
         self.instances.append(instance)
-        instance.feed(m.ProducerReady(instance.producer.epoch))
-        instance.feed(m.Begin())
+        instance.feed(TaskProducerReady(TASK, 0, instance.producer.epoch))
+        instance.feed(BeginTask(TASK, 0))
         instance.feed(m.PluginStarted({"p": 0}))
 
     def is_able(self, instance: Instance) -> bool:
@@ -98,10 +104,10 @@ class Small:
                 return answer(producer.begin(broker.transactions), m.TransactionBegun(3))
             case m.SendSlice(number):
                 producer.send(broker.transactions, DATA, [number])
-                return m.SliceSent(number)
+                return m.Sent()
             case m.WriteOffsets():
                 producer.send(broker.transactions, OFFSETS, [instance.position])
-                return m.OffsetsWritten()
+                return Done()
             case m.CommitTransaction():
                 return self.commit(instance, chooser)
         raise AssertionError(f"{instance.todo} is not expected here")
@@ -110,13 +116,13 @@ class Small:
         """Once in the life of an instance the answer may get lost: then it asks again."""
         if instance.is_committed:
             still = instance.producer.epoch == self.broker.transactions.epochs[ID]
-            return answer(Outcome.OK if still else Outcome.FENCED, m.TransactionCommitted())
+            return answer(Outcome.OK if still else Outcome.FENCED, Done())
         outcome = instance.producer.end(self.broker.transactions, commit=True)
         instance.is_committed = outcome is Outcome.OK
         if instance.lost_answers == 0 and chooser.pick(2) == 1:
             instance.lost_answers += 1
-            return m.CommitUndecided()
-        return answer(outcome, m.TransactionCommitted())
+            return NotDone("undecided")
+        return answer(outcome, Done())
 
     def check(self) -> None:
         """2 and 3, on what a read_committed consumer sees."""
@@ -131,7 +137,7 @@ class Small:
 def answer(outcome: Outcome, success: Any) -> Any:
     if outcome is Outcome.OK:
         return success
-    return m.EffectFailed("the producer is refused", m.FailureKind.FENCED)
+    return EffectFailed("the producer is refused", FailureKind.FENCED)
 
 
 def explore(first: Small) -> list[Small]:

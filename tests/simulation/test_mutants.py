@@ -6,6 +6,7 @@ from itertools import chain
 
 import pytest
 
+from connectx.core.loops.lifecycle import TaskLoop
 from tests.simulation.invariants import Broken
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.runs import run_seed
@@ -27,6 +28,7 @@ def is_caught(mutant: Mutant) -> bool:
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
     with pytest.MonkeyPatch.context() as patch:
         hits: list[str] = []
+        patch.setattr(TaskLoop, "check", lambda *_: ())  # these invariants find it without the rules of loops
         mutant.patch(patch, hits)
         caught = is_caught(mutant)
     assert hits, "the mutant did nothing that the sound code would not have done"

@@ -34,8 +34,8 @@ def test_a_task_fails_after_a_minute_without_its_target() -> None:
 
 
 def test_a_loop_that_opens_only_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: SinkTaskCore, refused: object, step: object, now_ms: int) -> None:
-        self.failure = "it was tried once"
+    def fail(self: SinkTaskCore, effect: object, error: object) -> None:
+        self.fail("it was tried once")
 
     monkeypatch.setattr(SinkTaskCore, "_on_open_retriable", fail)
     world = sink_of_a_target_that_is_away(30_000)

@@ -1,10 +1,8 @@
-"""Stimuli and effects of one sink task's loop.
+"""Stimuli and effects of one sink task's loop, beside those in `core/loops/messages.py`.
 
-The driver runs the effects of a step in order; the last one that has an answer is answered by a stimulus, and until
-then nothing else is asked for. Two kinds of stimuli come in between, while a Poll is outstanding: rebalances of the
-consumer group (their effects must be carried out before the group continues), and outcomes of CommitOffsets that does
-not wait. A job of RunBulk runs beside the loop; its end answers a Poll. What both loops share (begin, pause, resume,
-stop, cancel, reports, cores of Spark) is in `source_messages`.
+Two kinds of stimuli come while a Poll is outstanding: rebalances of the consumer group, whose effects must be carried
+out before the group continues and may be answered themselves, and outcomes of CommitOffsets that does not wait. A job
+of RunBulk runs beside the loop; its end answers a Poll.
 
 Every effect that depends on the assignment carries `epoch`, which grows with each change of it; the answer brings it
 back, and an answer from an older epoch changes nothing. `ranges` are per partition the first offset and the offset
@@ -15,89 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from connectx.core.source.messages import (
-    AwaitCommand,
-    Begin,
-    CancelRequested,
+from connectx.core.lanes import LaneChoice
+from connectx.core.loops.messages import (
+    Answered,
+    Asked,
     CoresKnown,
+    Done,
     EffectFailed,
-    PauseRequested,
+    NotDone,
     QueryCores,
     Report,
-    ReportFailed,
-    ReportState,
-    ReportStopped,
-    ResumeRequested,
+    Request,
     StartPlugin,
     StopPlugin,
-    StopRequested,
 )
 from connectx.core.step import Step
 from connectx.model.ids import TopicPartition
-
-__all__ = [
-    "AwaitCommand",
-    "Begin",
-    "BulkFailed",
-    "BulkStaged",
-    "CancelRequested",
-    "ClosePartitions",
-    "CommitBulk",
-    "CommitFailed",
-    "CommitOffsets",
-    "CommitOutcome",
-    "CoresKnown",
-    "DiscardBulk",
-    "EffectFailed",
-    "EndsKnown",
-    "Fetched",
-    "FetchedNothing",
-    "Flush",
-    "FlushFailed",
-    "Flushed",
-    "JoinGroup",
-    "LagKnown",
-    "LeaveGroup",
-    "Offsets",
-    "OffsetsCommitted",
-    "OpenFailed",
-    "OpenPartitions",
-    "OpenRetriable",
-    "Opened",
-    "Partitions",
-    "PartitionsAssigned",
-    "PartitionsLost",
-    "PartitionsRevoked",
-    "PausePartitions",
-    "PauseRequested",
-    "Poll",
-    "Put",
-    "PutDone",
-    "PutFailed",
-    "PutRefused",
-    "QueryCores",
-    "QueryEnds",
-    "Ranges",
-    "Rebalance",
-    "Report",
-    "ReportFailed",
-    "ReportState",
-    "ReportStopped",
-    "ResumePartitions",
-    "ResumeRequested",
-    "RunBulk",
-    "Seek",
-    "SinkAction",
-    "SinkEffect",
-    "SinkRequest",
-    "SinkStarted",
-    "SinkStep",
-    "SinkStimulus",
-    "StartPlugin",
-    "StopPlugin",
-    "StopRequested",
-]
 
 Offsets = Mapping[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -111,7 +44,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Poll the consumer for at most `timeout_ms`; answered by Fetched or FetchedNothing."""
+    """Poll the consumer for at most `timeout_ms`."""
 
     epoch: int
     timeout_ms: int
@@ -119,7 +52,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class OpenPartitions:
-    """Call the plugin's open after a pause; answered by Opened, OpenRetriable or OpenFailed. Part of a rebalance."""
+    """Call the plugin's open after a pause. Part of a rebalance."""
 
     epoch: int
     partitions: Partitions
@@ -135,7 +68,7 @@ class ClosePartitions:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Convert and put the records of these partitions; answered by PutDone, PutFailed or PutRefused.
+    """Convert and put the records of these partitions.
 
     `number` is that of the Fetched which brought them: later ones may have come and been thrown away.
     """
@@ -147,12 +80,12 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Call the plugin's flush; answered by Flushed or FlushFailed."""
+    """Call the plugin's flush: afterwards all that was put is durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Commit to the consumer group; answered by OffsetsCommitted or CommitFailed.
+    """Commit to the consumer group; its outcome is OffsetsCommitted or CommitFailed of the same sequence.
 
     `wait` is set while partitions are given up: the response comes immediately, not at some later poll.
     """
@@ -185,7 +118,7 @@ class ResumePartitions:
 
 @dataclass(frozen=True, slots=True)
 class QueryEnds:
-    """Ask for the last stable offsets; answered by EndsKnown."""
+    """Ask for the last stable offsets."""
 
     epoch: int
     partitions: Partitions
@@ -205,7 +138,7 @@ class RunBulk:
 
 @dataclass(frozen=True, slots=True)
 class CommitBulk:
-    """Make visible what a job has staged, with its offsets; answered as Put is."""
+    """Make visible what a job has staged, with its offsets."""
 
     epoch: int
     token: int
@@ -225,8 +158,7 @@ class LeaveGroup:
 
 
 SinkAction = (
-    AwaitCommand
-    | StartPlugin
+    StartPlugin
     | JoinGroup
     | Poll
     | OpenPartitions
@@ -247,12 +179,7 @@ SinkAction = (
 )
 """Effects in the world outside."""
 
-SinkEffect = SinkAction | Report
-
-
-@dataclass(frozen=True, slots=True)
-class SinkStarted:
-    """The plugin runs: answer to StartPlugin."""
+SinkEffect = SinkAction | Asked[SinkAction] | Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,26 +205,10 @@ class PartitionsLost:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Answer to OpenPartitions: offsets that the target holds, where it holds any."""
+    """Offsets that the target holds, where it holds any."""
 
     epoch: int
     offsets: Offsets
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRetriable:
-    """Answer to OpenPartitions: the target cannot be reached now."""
-
-    epoch: int
-    partitions: Partitions
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFailed:
-    """Answer to OpenPartitions, or to another effect of a rebalance that failed: the task fails."""
-
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,15 +229,8 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedNothing:
-    """The poll's time is over."""
-
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class EndsKnown:
-    """Answer to QueryEnds: the last stable offsets; empty when they could not be found out in time."""
+    """The last stable offsets; empty when they could not be found out in time."""
 
     epoch: int
     ends: Offsets
@@ -399,43 +303,26 @@ class PutRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
-    """Answer to Flush: all that was put is durable."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlushFailed:
-    """Answer to Flush: what was put since the last commit may be lost."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
-    """Answer to CommitOffsets."""
+    """CommitOffsets has succeeded."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Answer to CommitOffsets; `not_owner` when this member no longer belongs to the group."""
+    """CommitOffsets has failed; `not_owner` when this member no longer belongs to the group."""
 
     sequence: int
     error: str
     not_owner: bool = False
 
 
-Rebalance = PartitionsAssigned | PartitionsRevoked | PartitionsLost | Opened | OpenRetriable | OpenFailed
+Rebalance = PartitionsAssigned | PartitionsRevoked | PartitionsLost
 CommitOutcome = OffsetsCommitted | CommitFailed
-SinkRequest = StopRequested | PauseRequested | ResumeRequested | CancelRequested
-SinkStimulus = (
-    Begin
-    | SinkStarted
-    | Rebalance
-    | LagKnown
+SinkAnswer = (
+    Opened
     | Fetched
-    | FetchedNothing
     | EndsKnown
     | CoresKnown
     | BulkStaged
@@ -443,12 +330,39 @@ SinkStimulus = (
     | PutDone
     | PutFailed
     | PutRefused
-    | Flushed
-    | FlushFailed
     | CommitOutcome
+    | Done
+    | NotDone
     | EffectFailed
-    | SinkRequest
 )
-
-
+SinkEvent = Rebalance | LagKnown | CommitOutcome | EffectFailed
+SinkStimulus = Request | Answered[SinkAnswer] | SinkEvent
 SinkStep = Step[SinkEffect]
+
+ANSWERS: Final[Mapping[type, tuple[type, ...]]] = {
+    StartPlugin: (Done,),
+    Poll: (Fetched, Done, BulkStaged, BulkFailed),  # Done: nothing came in its time
+    OpenPartitions: (Opened, NotDone),  # NotDone: the target cannot be reached now
+    Put: (PutDone, PutFailed, PutRefused),
+    Flush: (Done, NotDone),  # NotDone: what was put since the last commit may be lost
+    CommitOffsets: (OffsetsCommitted, CommitFailed),
+    QueryEnds: (EndsKnown,),
+    QueryCores: (CoresKnown,),
+    CommitBulk: (PutDone, PutFailed, PutRefused, BulkFailed),
+}
+"""Effect to the answers that it can have, beside EffectFailed; other effects have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkShown:
+    """What a sink task shows to users.
+
+    Attributes:
+        choice: the lane, and why.
+        reached: offset by partition below which nothing is left to put.
+        active: offsets from what the group holds to what was read.
+    """
+
+    choice: LaneChoice
+    reached: Offsets
+    active: int

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectx.core.lanes import BulkMode, LaneSettings
+from connectx.core.loops.retries import Retry
 from connectx.core.sink.messages import Fetched, Offsets, Partitions
 from connectx.model.ids import TaskId, TopicPartition
 
@@ -46,22 +47,21 @@ class SinkTaskSettings:
     bulk_core_bytes: int = 128 << 20
     query_interval_ms: int = 1_000
     cores_interval_ms: int = 60_000
+    instance: int = 0
 
 
 @dataclass(slots=True)
 class Batch:
     """Fetched records of one topic. `ranges` start at the position, so there are no gaps after what was put.
 
-    `number` is that of the Fetched which brought them, `since_ms` when the first put of them failed. `token` is that of
-    the job that staged them, None when the worker has them.
+    `number` is that of the Fetched which brought them, `retry` when they are put again after a put has failed. `token`
+    is that of the job that staged them, None when the worker has them.
     """
 
     ranges: dict[TopicPartition, tuple[int, int]]
     number: int = 0
     token: int | None = None
-    attempts: int = 0
-    since_ms: int | None = None
-    retry_at_ms: int = 0
+    retry: Retry | None = None
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -85,7 +85,7 @@ class Progress:
 
     `positions` is the offset after the last record put, `reached` the one below which nothing is left to put (the
     same, or after transaction markers), `committed` what the consumer group holds. `put_records` counts what was put
-    and is in no commit yet, `late_commits` the outcomes of commits that were not waited for any more.
+    and is in no commit yet.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -94,7 +94,6 @@ class Progress:
     put_records: int = 0
     sequence: int = 0
     commit: Commit | None = None
-    late_commits: int = 0
 
     @property
     def owned(self) -> Partitions:
@@ -156,10 +155,6 @@ class Progress:
         self.put_records = 0
         return self.commit
 
-    def awaited(self, sequence: int) -> Commit | None:
-        """The commit of that number, if its outcome is still waited for."""
-        return self.commit if self.commit is not None and self.commit.sequence == sequence else None
-
     def active_records(self, batches: Sequence[Batch]) -> int:
         """Offsets from what the group holds to what was read; `batches` were read and are not put yet."""
         ends = dict(self.reached)
@@ -169,8 +164,7 @@ class Progress:
 
     def end_commit(self, sequence: int, *, committed: bool) -> Commit | None:
         """Note the outcome; None when this commit is no longer waited for."""
-        if (commit := self.awaited(sequence)) is None:
-            self.late_commits += 1
+        if (commit := self.commit) is None or commit.sequence != sequence:
             return None
         if committed:
             self.commit = None

@@ -1,17 +1,25 @@
-"""Stimuli and effects of one source task's loop.
-
-At most one effect of a task is outstanding: the driver runs the effects of a step in order, and the last one is
-answered by a stimulus (its docstring names the answers; none means that nothing comes back). A failing effect without a
-failure type is answered by EffectFailed.
-"""
+"""Stimuli and effects of one source task's loop, beside those in `core/loops/messages.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
+from connectx.core.loops.messages import (
+    Answered,
+    Asked,
+    CoresKnown,
+    Done,
+    EffectFailed,
+    NotDone,
+    QueryCores,
+    Report,
+    Request,
+    StartPlugin,
+    StopPlugin,
+)
+from connectx.core.messages import TaskProducerReady
 from connectx.core.step import Step
 
 
@@ -49,16 +57,6 @@ class SlicePart:
     boundary: Boundary = NO_BOUNDARY
 
 
-class FailureKind(StrEnum):
-    """What a failed effect means for the task."""
-
-    FENCED = "fenced"  # a newer producer took over the transactional id
-    EXPIRED = "expired"  # the broker aborted the transaction because it was open too long
-    DELIVERY = "delivery"  # a record was refused permanently: offsets after it must not be committed
-    RECORD = "record"  # a record cannot be transformed or converted, and errors.tolerance does not allow that
-    FATAL = "fatal"  # anything else
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
     """A source partition with a source offset in it."""
@@ -77,47 +75,34 @@ class PartitionRange:
 
 
 @dataclass(frozen=True, slots=True)
-class StartPlugin:
-    """Call the plugin's start; answered by PluginStarted."""
-
-
-@dataclass(frozen=True, slots=True)
 class ReadOffsets:
-    """Look up the committed offset of a source partition; answered by OffsetsRead."""
+    """Look up the committed offset of a source partition."""
 
     partition: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Poll the plugin and convert what it yields; answered by Polled, PolledNothing, PollFailed or ConvertFailed."""
+    """Poll the plugin and convert what it yields."""
 
     offset: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWaiting:
-    """Ask the plugin how many bytes wait after `offset`; answered by Waiting."""
+    """Ask the plugin how many bytes wait after `offset`."""
 
     offset: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
-class QueryCores:
-    """Ask for the cores of Spark's executors; answered by CoresKnown."""
-
-
-@dataclass(frozen=True, slots=True)
 class QueryRoute:
-    """Ask whether Spark's executors can reach Kafka; answered by RouteKnown."""
+    """Ask whether Spark's executors can reach Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollBulk:
-    """Let the plugin name about `max_bytes` for executors to read. Answered by BulkPolled, PolledNothing or PollFailed.
-
-    Nothing is read yet.
-    """
+    """Let the plugin name about `max_bytes` for executors to read; nothing is read yet."""
 
     offset: Mapping[str, Any] | None
     max_bytes: int
@@ -125,7 +110,7 @@ class PollBulk:
 
 @dataclass(frozen=True, slots=True)
 class RunBulk:
-    """Let executors read, convert and send a slice into the open transaction. Answered by BulkSent or BulkFailed.
+    """Let executors read, convert and send a slice into the open transaction.
 
     With `by_worker` executors only make the batches, and the worker sends them. Without transactions, all records are
     acknowledged when it is answered by BulkSent.
@@ -137,39 +122,34 @@ class RunBulk:
 
 @dataclass(frozen=True, slots=True)
 class ConvertAgain:
-    """Convert the current slice again, with `give_up` without what still fails. Answered by Polled or ConvertFailed."""
+    """Convert the current slice again, with `give_up` without what still fails."""
 
     give_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until `until_ms`; a command ends it early. Answered by Waited."""
+    """Wait until `until_ms`; a command ends it early."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Let the plugin wait for rows, at most until `until_ms`; a command ends it early. Answered by Idled."""
+    """Let the plugin wait for rows, at most until `until_ms`; a command ends it early."""
 
     offset: Mapping[str, Any] | None
     until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitCommand:
-    """Wait for a command; answered by a Request stimulus."""
-
-
-@dataclass(frozen=True, slots=True)
 class BeginTransaction:
-    """Answered by TransactionBegun."""
+    """Begin a transaction of the producer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendSlice:
-    """Hand the records of one part of the polled slice to the producer; answered by SliceSent."""
+    """Hand the records of one part of the polled slice to the producer."""
 
     slice_number: int
     part: int = 0
@@ -177,19 +157,19 @@ class SendSlice:
 
 @dataclass(frozen=True, slots=True)
 class WriteOffsets:
-    """Send source offsets inside the open transaction; answered by OffsetsWritten."""
+    """Send source offsets inside the open transaction."""
 
     offsets: tuple[PartitionOffset, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """Answered by TransactionCommitted or CommitUndecided."""
+    """Commit the open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """Answered by TransactionAborted, also when the abort failed: then the next instance or the time-out aborts.
+    """Abort the open transaction; if that is not done, the next instance or the time-out aborts it.
 
     With `insist` the task continues afterwards: wait for the broker without a timeout; a failure is an EffectFailed.
     """
@@ -199,10 +179,7 @@ class AbortTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FlushAndCommitOffsets:
-    """At-least-once: wait until all sent records are acknowledged, then write offsets and wait for them.
-
-    Answered by OffsetsFlushed or OffsetsFlushFailed.
-    """
+    """At-least-once: wait until all sent records are acknowledged, then write offsets and wait for them."""
 
     offsets: tuple[PartitionOffset, ...]
     timeout_ms: int
@@ -223,34 +200,8 @@ class NotifyCommitted:
 
 
 @dataclass(frozen=True, slots=True)
-class StopPlugin:
-    """Call the plugin's stop. No answer, failures are logged."""
-
-
-@dataclass(frozen=True, slots=True)
 class CloseProducer:
     """Close the producer in an orderly way. No answer, failures are logged."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportState:
-    """Report to the worker that the task runs or is paused. No answer."""
-
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReportFailed:
-    """Report to the worker that the task failed; the loop has ended. No answer."""
-
-    error: str
-    kind: FailureKind = FailureKind.FATAL
-    newer_epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReportStopped:
-    """Report to the worker that the loop has ended as asked. No answer."""
 
 
 SourceAction = (
@@ -265,7 +216,6 @@ SourceAction = (
     | ConvertAgain
     | Wait
     | Idle
-    | AwaitCommand
     | BeginTransaction
     | SendSlice
     | WriteOffsets
@@ -279,24 +229,7 @@ SourceAction = (
 )
 """Effects in the world outside."""
 
-Report = ReportState | ReportFailed | ReportStopped
-"""Effects that are reports to the worker."""
-
-SourceEffect = SourceAction | Report
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerReady:
-    """Transactions of the task's producer are initialised; `producer_epoch` is that of the first."""
-
-    producer_epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """The worker lets the task begin."""
-
-    paused: bool = False
+SourceEffect = SourceAction | Asked[SourceAction] | Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,15 +284,8 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class CoresKnown:
-    """Answer to QueryCores; None when Spark could not be asked."""
-
-    cores: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class RouteKnown:
-    """Answer to QueryRoute: why executors cannot reach Kafka; None if they can."""
+    """Why executors cannot reach Kafka; None if they can."""
 
     obstacle: str | None
 
@@ -402,7 +328,7 @@ class BulkFailed:
 
 @dataclass(frozen=True, slots=True)
 class PolledNothing:
-    """There is nothing to read now. `boundary` as in Polled, of what was sent before."""
+    """There is nothing to read now, or a wait for rows is over. `boundary` as in Polled, of what was sent before."""
 
     boundary: Boundary = NO_BOUNDARY
 
@@ -417,137 +343,60 @@ class PollFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertFailed:
-    """A slice was polled, and transforming or converting it failed in a way that may pass."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """Time is over, or a command came."""
-
-
-@dataclass(frozen=True, slots=True)
-class Idled:
-    """There may be rows now, time is over, or a command came. `boundary` as in PolledNothing."""
-
-    boundary: Boundary = NO_BOUNDARY
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionBegun:
-    """Answer to BeginTransaction; `producer_epoch` is that of the transaction (KIP-890: each has its own)."""
-
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SliceSent:
-    """The producer accepted all records of the part; they are not yet acknowledged.
+class Sent:
+    """The producer accepted all records of the part, which are not acknowledged yet; or everything was flushed.
 
     `refused` counts records of earlier slices that Kafka refused and errors.tolerance lets go (KIP-779).
     """
 
-    slice_number: int
     refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsWritten:
-    """Answer to WriteOffsets."""
+class TransactionBegun:
+    """`producer_epoch` is that of the transaction (KIP-890: each has its own)."""
+
+    producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionCommitted:
-    """Answer to CommitTransaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitUndecided:
-    """The broker did not answer the commit in time: it has to be asked again, nothing else is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionAborted:
-    """Answer to AbortTransaction; `error` is why the abort could not be confirmed."""
-
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsFlushed:
-    """Answer to FlushAndCommitOffsets; `refused` as in SliceSent."""
-
-    refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsFlushFailed:
-    """The flush did not end in time; nothing was committed and the next tick tries again."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class EffectFailed:
-    """The outstanding effect failed."""
-
-    error: str
-    kind: FailureKind = FailureKind.FATAL
-    newer_epoch: int | None = None
-    """Of the producer that fenced this one, if Kafka reports it."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    """Stop gracefully: finish the current slice, commit, end."""
-
-
-@dataclass(frozen=True, slots=True)
-class PauseRequested:
-    """Finish the current slice, commit, wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeRequested:
-    """Continue."""
-
-
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
-    """End without any further commit."""
-
-
-SourceRequest = StopRequested | PauseRequested | ResumeRequested | CancelRequested
-SourceStimulus = (
-    ProducerReady
-    | Begin
-    | PluginStarted
+SourceAnswer = (
+    PluginStarted
     | OffsetsRead
     | Polled
+    | PolledNothing
+    | PollFailed
     | Waiting
     | CoresKnown
     | RouteKnown
     | BulkPolled
     | BulkSent
     | BulkFailed
-    | PolledNothing
-    | PollFailed
-    | ConvertFailed
-    | Waited
-    | Idled
     | TransactionBegun
-    | SliceSent
-    | OffsetsWritten
-    | TransactionCommitted
-    | CommitUndecided
-    | TransactionAborted
-    | OffsetsFlushed
-    | OffsetsFlushFailed
+    | Sent
+    | Done
+    | NotDone
     | EffectFailed
-    | SourceRequest
 )
-
-
+SourceStimulus = Request | Answered[SourceAnswer] | TaskProducerReady | EffectFailed
 SourceStep = Step[SourceEffect]
+
+ANSWERS: Final[Mapping[type, tuple[type, ...]]] = {
+    StartPlugin: (PluginStarted,),
+    ReadOffsets: (OffsetsRead,),
+    Poll: (Polled, PolledNothing, PollFailed, NotDone),  # NotDone: polled, and converting may succeed later
+    QueryWaiting: (Waiting,),
+    QueryCores: (CoresKnown,),
+    QueryRoute: (RouteKnown,),
+    PollBulk: (BulkPolled, PolledNothing, PollFailed),
+    RunBulk: (BulkSent, BulkFailed),
+    ConvertAgain: (Polled, PolledNothing, NotDone),
+    Wait: (Done,),
+    Idle: (PolledNothing, PollFailed),
+    BeginTransaction: (TransactionBegun,),
+    SendSlice: (Sent,),
+    WriteOffsets: (Done,),
+    CommitTransaction: (Done, NotDone),  # NotDone: undecided, so it has to be asked again, and nothing else
+    AbortTransaction: (Done, NotDone),
+    FlushAndCommitOffsets: (Sent, NotDone),
+}
+"""Effect to the answers that it can have, beside EffectFailed; other effects have none."""

@@ -1,7 +1,6 @@
-"""Progress of a source task: polled, sent, committed; and the pauses between retries.
+"""Progress of a source task: polled, sent, committed.
 
-Decides which source offsets a commit carries and how long to wait before another try. It never decides when to commit.
-Mirrors Kafka Connect's OffsetStorageWriter and the back-off of RetryWithToleranceOperator.
+Decides which source offsets a commit carries, never when to commit. Mirrors Kafka Connect's OffsetStorageWriter.
 """
 
 from __future__ import annotations
@@ -9,15 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from connectx.core.lanes import LaneSettings
 from connectx.core.source.messages import PartitionOffset
 from connectx.model.ids import TaskId
 from connectx.model.payloads import UNKNOWN, SourceRange
 from connectx.model.states import TransactionBoundary
-
-_FIRST_DELAY_MS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +105,3 @@ class SourceProgress:
         if partition is None or partition == self.partition:
             self.position = offset
         return PartitionOffset(self.partition if partition is None else partition, offset)
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A failed operation that is tried again at `at_ms`: the conversion of the polled slice, or the poll."""
-
-    converting: bool
-    attempt: int
-    since_ms: int
-    at_ms: int
-
-
-def next_retry(before: Retry | None, settings: SourceTaskSettings, now_ms: int, *, converting: bool) -> Retry | None:
-    """When to try again: after 300 ms, doubled each time up to the longest delay; None when the time for it is over.
-
-    A poll has no such time: Kafka Connect retries polls forever, and so does connectx.
-    """
-    attempt, since_ms = (before.attempt + 1, before.since_ms) if before is not None else (1, now_ms)
-    at_ms = now_ms + min(_FIRST_DELAY_MS * 2 ** min(attempt - 1, 30), settings.retry_delay_max_ms)
-    if converting and settings.retry_timeout_ms >= 0:
-        deadline_ms = since_ms + settings.retry_timeout_ms
-        if now_ms >= deadline_ms:
-            return None
-        at_ms = min(at_ms, deadline_ms)
-    return Retry(converting, attempt, since_ms, at_ms)

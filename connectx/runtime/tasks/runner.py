@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import fields, replace
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Generic, Protocol, TypeVar
 
+from connectx.core.loops.messages import Answered, Asked, FailureKind, ReportFailed
 from connectx.core.messages import (
-    BeginTask,
     CancelTask,
     InitTaskProducer,
     PrepareTask,
@@ -30,19 +30,7 @@ from connectx.core.messages import (
     TaskStopped,
     TopicUsed,
 )
-from connectx.core.source.messages import (
-    Begin,
-    CancelRequested,
-    FailureKind,
-    PauseRequested,
-    Report,
-    ReportFailed,
-    ReportState,
-    ReportStopped,
-    ResumeRequested,
-    SourceRequest,
-    StopRequested,
-)
+from connectx.core.step import Step
 from connectx.model.events import Transition
 from connectx.model.states import TargetState
 from connectx.runtime.tasks.connector_host import trace_of
@@ -52,12 +40,10 @@ from connectx.runtime.tasks.services import TaskEffect, TaskServices, WorkerGone
 
 log = logging.getLogger(__name__)
 
-_TOLD_CHARS = 4000
+_SHOWN_CHARS = 4000
 StimulusT = TypeVar("StimulusT")
-StimulusT_co = TypeVar("StimulusT_co", covariant=True)
 StimulusT_contra = TypeVar("StimulusT_contra", contravariant=True)
 ActionT = TypeVar("ActionT")
-ActionT_co = TypeVar("ActionT_co", covariant=True)
 ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
 
 
@@ -65,38 +51,29 @@ class TaskCancelled(BaseException):
     """Raised inside a call that blocks when the task was cancelled; the loop's core then ends without commits."""
 
 
-class LoopStep(Protocol[ActionT_co]):
-    """Outcome of handling one stimulus, in order."""
-
-    @property
-    def transitions(self) -> Sequence[Transition]:
-        """What changed."""
-
-    @property
-    def effects(self) -> Sequence[ActionT_co | Report]:
-        """What to do; only the last one has an answer."""
-
-
-class LoopCore(Protocol[StimulusT_contra, ActionT_co]):
+class LoopCore(Protocol[StimulusT_contra]):
     """A pure loop, such as SinkTaskCore."""
 
     @property
     def ended(self) -> bool:
         """True when nothing is accepted any more."""
 
-    def handle(self, stimulus: StimulusT_contra | Begin | SourceRequest, now_ms: int) -> LoopStep[ActionT_co]:
+    def handle(self, stimulus: StimulusT_contra, now_ms: int) -> Step[Any]:
         """Apply one stimulus; return transitions and effects."""
 
 
-class TaskWorld(Protocol[ActionT_contra, StimulusT_co]):
+class World(Protocol[ActionT_contra]):
     """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `metrics`."""
 
     @property
     def abandoned(self) -> bool:
         """True once a stop has ended the task's wait for Spark's start, which fails the effect that waited."""
 
-    def carry_out(self, effect: ActionT_contra) -> StimulusT_co | None:
+    def carry_out(self, effect: ActionT_contra) -> Any:
         """Do it and return its answer, None where it has none. Failures are answers, not exceptions."""
+
+    def show(self, shown: Any) -> None:
+        """Take over what a step shows to users."""
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for, because the task must end immediately."""
@@ -130,9 +107,8 @@ class Runner(Generic[StimulusT, ActionT]):
         self.stopping: Future[None] = Future()
         self._cancelled = False
         self._ended = False
-        self._paused = order.target_state is TargetState.PAUSED
-        self._core: LoopCore[StimulusT, ActionT] | None = None
-        self._world: TaskWorld[ActionT, StimulusT] | None = None
+        self._core: LoopCore[StimulusT] | None = None
+        self._world: World[ActionT] | None = None
         self.errors = RecordErrors(services.clock)
         self.plugins: TaskPlugins | None = None
         self._topics: frozenset[str] = frozenset()
@@ -142,7 +118,7 @@ class Runner(Generic[StimulusT, ActionT]):
         """Carry out InitTaskProducer, which only exactly-once source tasks get; False when the task has failed."""
         raise TypeError(f"{type(self).__name__} must define init_producer")
 
-    def set_up(self) -> tuple[LoopCore[StimulusT, ActionT], TaskWorld[ActionT, StimulusT], str | None]:
+    def set_up(self) -> tuple[LoopCore[StimulusT], World[ActionT], str | None]:
         """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
         raise TypeError(f"{type(self).__name__} must define set_up")
 
@@ -224,11 +200,17 @@ class Runner(Generic[StimulusT, ActionT]):
         if self.services.config.topic_tracking_enable:
             self.services.post(TopicUsed(self.order.task, topic))
 
-    def feed(self, stimulus: StimulusT) -> None:
-        """Hand the loop a stimulus that came in the middle of an effect, and carry out what it orders."""
-        answer: StimulusT | None = stimulus
+    def feed(self, stimulus: StimulusT) -> bool:
+        """Hand the loop a stimulus that came in the middle of an effect, and carry out what it orders.
+
+        False if the loop takes nothing from it, because it is late.
+        """
+        is_taken = True
+        answer: Any = stimulus
         while answer is not None:
-            answer = self._step(answer)
+            step, answer = self._step(answer)
+            is_taken = is_taken and (step.ignored is None or answer is not None)
+        return is_taken
 
     def _run(self) -> None:
         try:
@@ -257,67 +239,59 @@ class Runner(Generic[StimulusT, ActionT]):
         return True
 
     def _serve(self) -> None:
-        """Take the worker's orders until the loop begins, and then run the loop until it ends."""
-        core = self._live_core()
+        """Run the loop until it ends: orders of the worker go in before the answer to an effect."""
+        order, core, answer = self.order, self._core, None
+        assert core is not None, "prepared"
+        if order.target_state is TargetState.PAUSED:
+            self._step(SetTaskTargetState(order.task, order.instance, order.target_state))
         while not core.ended:
-            command = self._next_command()
-            match command:
-                case BeginTask():
-                    self._loop(Begin(paused=self._paused))
-                case SetTaskTargetState(target_state=target_state):
-                    self._paused = target_state is TargetState.PAUSED
-                case StopTask() | CancelTask():
-                    self._loop(_request_of(command))
-                case InitTaskProducer():
-                    if not self.init_producer():
-                        return
+            if answer is not None and not self.has_command:
+                _, answer = self._step(answer)
+            elif isinstance(command := self._next_command(), InitTaskProducer):
+                if not self.init_producer():
+                    return
+            else:
+                _, ordered = self._step(command)
+                answer = ordered or answer
 
-    def _loop(self, stimulus: StimulusT | Begin | SourceRequest) -> None:
-        """Handle, carry out, feed back, until the core has ended; requests go in before the answer to an effect."""
-        core = self._live_core()
-        while True:
-            answer = self._step(stimulus)
-            if core.ended:
-                return
-            if answer is None:
-                stimulus = _request_of(self._next_command())
-                continue
-            while (request := self._waiting_request()) is not None:
-                self._step(request)
-            stimulus = answer
+    def _step(self, stimulus: Any) -> tuple[Step[Any], Any]:
+        """One step of the core, and the answer to its last effect.
 
-    def _step(self, stimulus: StimulusT | Begin | SourceRequest) -> StimulusT | None:
-        """One step of the core. Only its last effect is answered, so an answer that comes before is a failure."""
-        step = self._live_core().handle(stimulus, self.services.clock())
+        If an effect before it fails, it is not carried out, and the failure is its answer.
+        """
+        assert self._core is not None, "prepared"
+        assert self._world is not None, "prepared"
+        step = self._core.handle(stimulus, self.services.clock())
+        if step.ignored is not None:
+            log.debug("The %s ignores %s: %s", self._name, type(stimulus).__name__, step.ignored)
         for transition in step.transitions:
             self.services.record(_without_secrets(transition, self.services.providers.masked))
+        if step.shown is not None:
+            self._world.show(step.shown)
+        asked = step.effects[-1] if step.effects and isinstance(step.effects[-1], Asked) else None
         for effect in step.effects:
             self.stay_alive()
-            answer = self._carry_out(effect)
+            answer = self._carry_out(self._world, effect)
             if answer is not None:
-                return answer
-        return None
+                return step, answer if asked is None else Answered(asked.number, answer)
+        assert asked is None, f"{asked} has no answer"
+        return step, None
 
-    def _carry_out(self, effect: ActionT | Report) -> StimulusT | None:
+    def _carry_out(self, world: World[ActionT], effect: Any) -> Any:
         order = self.order
-        assert self._world is not None, "prepared"
         match effect:
-            case ReportState(paused):
-                self.services.post(TaskStateReached(order.task, order.instance, paused))
-            case ReportFailed() if self._world.abandoned:  # not a failure: it was ordered to stop
+            case Asked(_, action):
+                return world.carry_out(action)
+            case ReportFailed() if world.abandoned:  # not a failure: it was ordered to stop
                 self.services.post(TaskStopped(order.task, order.instance))
             case ReportFailed(error, kind, newer_epoch):
                 self.errors.record_errors += kind is FailureKind.RECORD
                 self.post_failure(error, fenced=kind is FailureKind.FENCED, newer_epoch=newer_epoch)
-            case ReportStopped():
-                self.services.post(TaskStopped(order.task, order.instance))
+            case TaskStateReached() | TaskStopped():
+                self.services.post(effect)
             case _:
-                return self._world.carry_out(effect)
+                return world.carry_out(effect)
         return None
-
-    def _live_core(self) -> LoopCore[StimulusT, ActionT]:
-        assert self._core is not None, "prepared"
-        return self._core
 
     def _next_command(self) -> TaskEffect:
         while True:
@@ -325,15 +299,6 @@ class Runner(Generic[StimulusT, ActionT]):
             self.stay_alive()
             if command is not None:
                 return command
-
-    def _waiting_request(self) -> SourceRequest | None:
-        """The next request if one has come meanwhile."""
-        try:
-            command = self._taken.popleft() if self._taken else self._commands.get_nowait()
-        except Empty:
-            return None
-        self.stay_alive()
-        return None if command is None else _request_of(command)
 
     def _answer_late(self) -> None:
         """A stop that came when the thread had ended, or was about to, is answered all the same."""
@@ -367,21 +332,5 @@ def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Tr
 
 
 def _cut(text: str) -> str:
-    left_out = len(text) - _TOLD_CHARS
-    return text if left_out <= 0 else f"{text[:_TOLD_CHARS]} … ({left_out:,} more characters)"
-
-
-def _request_of(command: TaskEffect) -> SourceRequest:
-    match command:
-        case StopTask():
-            return StopRequested()
-        case CancelTask():
-            return CancelRequested()
-        case SetTaskTargetState(target_state=TargetState.STARTED):
-            return ResumeRequested()
-        case SetTaskTargetState():
-            return PauseRequested()
-        case InitTaskProducer() | BeginTask():
-            raise AssertionError(f"{type(command).__name__} came to a task that has begun")
-        case _:
-            assert_never(command)
+    left_out = len(text) - _SHOWN_CHARS
+    return text if left_out <= 0 else f"{text[:_SHOWN_CHARS]} … ({left_out:,} more characters)"

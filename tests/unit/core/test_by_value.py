@@ -9,12 +9,12 @@ import pytest
 
 from connectx.core.fetcher import messages as fetcher
 from connectx.core.fetcher.fetcher import FetcherCore
+from connectx.core.messages import BeginTask
 from connectx.core.producer import messages as producer
 from connectx.core.producer.producer import ProducerCore
 from connectx.core.source.loop import SourceTaskCore
-from connectx.core.source.messages import Begin
 from connectx.model.ids import TopicPartition
-from tests.support.source_loop import AT_LEAST_ONCE
+from tests.support.source_loop import AT_LEAST_ONCE, TASK
 
 T0 = TopicPartition("t", 0)
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
     [
         (ProducerCore(producer.ProducerSettings()), producer.Call.INITIALIZE),
         (FetcherCore(fetcher.FetcherSettings()), fetcher.FetchFrom({T0: 5})),
-        (SourceTaskCore(AT_LEAST_ONCE), Begin()),
+        (SourceTaskCore(AT_LEAST_ONCE), BeginTask(TASK, 0)),
     ],
     ids=["producer", "fetcher", "source loop"],
 )

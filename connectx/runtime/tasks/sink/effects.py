@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
+from typing_extensions import override
+
+from connectx.core.loops.messages import Done, NotDone, QueryCores, StartPlugin, StopPlugin
 from connectx.core.sink import messages as m
-from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import named
 from connectx.errors.base import ConnectxError
 from connectx.kafka.admin.client import Admin
@@ -22,38 +24,36 @@ from connectx.plugins.errors import CommitRefusedError, NotStageableError
 from connectx.plugins.slices import SinkBatch
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
-from connectx.runtime.tasks.services import WorkerGone
 from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
 from connectx.runtime.tasks.sink.context import SinkContext
 from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
 from connectx.runtime.tasks.sink.latency import CommitLatency
 from connectx.runtime.tasks.sink.records import RecordsAtHand
 from connectx.runtime.tasks.sink.setup import SinkSetup
-from connectx.spark.cores import executor_cores
+from connectx.runtime.tasks.world import TaskWorld
 from connectx.spark.slices import TaskSpark
 
 log = logging.getLogger(__name__)
 
 _LAG_EVERY_S = 0.5
+_METRICS: Mapping[str, Any] = {
+    **{"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None},
+    **dict.fromkeys(("read", "commits", "failed_commits", "active", "commit_sequence", "late_commits"), 0),
+}
 
 
-class SinkWorld:
+class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
     """The outside world of one sink task, used by its thread only, but for `unblock` and `metrics`.
 
     Args:
         setup: plugin, converters, settings.
         runner: feeds the loop what comes in the middle of a poll, and decides whether the task continues.
-        core: the loop, which has the task's progress; it is only read here.
     """
 
-    def __init__(self, setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction], core: SinkTaskCore) -> None:
+    def __init__(self, setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]) -> None:
+        super().__init__(setup, runner, TaskSpark(runner.services.spark, {}, runner.stopping), _METRICS)
         self._setup = setup
-        self._runner = runner
-        self._clock = runner.services.clock
-        self._core = core
-        self._plugin = setup.plugin
         self._dead_letters = _dead_letters(setup, runner)
-        self._spark = TaskSpark(runner.services.spark, {}, runner.stopping)
         group_id = str(setup.consumer_config.get("group.id"))
         self._context = SinkContext(setup, group_id, self._dead_letters, runner.errors, self._spark.session)
         self._consumer = SinkConsumer(
@@ -61,33 +61,16 @@ class SinkWorld:
         )
         self._records = RecordsAtHand(setup, self._dead_letters, runner.errors)
         self._jobs = BulkJobs(setup, self._spark, self._context.group_id)
-        self._started = False
-        self._in_rebalance = False
+        self._reached: m.Offsets = {}
         self._lag_at_s = 0.0
         self._dead_lettered = 0
         self._flush_error: str | None = None  # of the last flush: puts succeed between two that fail
-        self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
-        self._metrics |= {
-            "lane": core.bulk.choice.lane.value,
-            "lane_reason": str(core.bulk.choice.reason),
-            "job": None,
-        }
-        self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
-        self._latency = CommitLatency(at_once=core.settings.exactly_once)
+        self._latency = CommitLatency(at_once=setup.loop.exactly_once)
+        self._sent_commit = 0, 0  # sequence and time of the last one
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
 
-    def carry_out(self, effect: m.SinkAction) -> m.SinkStimulus | None:
-        """Do it; what failed comes back as EffectFailed, within a rebalance OpenFailed. WorkerGone passes through."""
-        failed = m.OpenFailed if self._in_rebalance else m.EffectFailed
-        try:
-            return self._execute(effect)
-        except TaskCancelled:
-            return failed("the task was cancelled")
-        except Exception as error:
-            self._runner.stay_alive()
-            return failed(trace_of(error))
-
-    def _execute(self, effect: m.SinkAction) -> m.SinkStimulus | None:  # one line per effect: a table
+    @override
+    def execute(self, effect: m.SinkAction) -> m.SinkAnswer | None:  # one line per effect: a table
         match effect:
             case m.Poll():
                 return self._poll(effect)
@@ -99,13 +82,13 @@ class SinkWorld:
                 return self._commit(effect)
             case m.QueryEnds():
                 return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions))
-            case m.QueryCores():
-                return self._query_cores()
+            case QueryCores():
+                return self.query_cores()
             case m.CommitBulk():
                 return self._commit_bulk(effect)
             case m.OpenPartitions():
                 return self._open(effect)
-            case m.StartPlugin():
+            case StartPlugin():
                 return self._start_plugin()
             case m.RunBulk():
                 self._jobs.run(effect)
@@ -121,126 +104,89 @@ class SinkWorld:
                 self._close(effect)
             case m.JoinGroup():
                 self._consumer.join(self._setup.subscription)
-            case m.StopPlugin():
+            case StopPlugin():
                 self._stop_plugin()
             case m.LeaveGroup():
-                self._leave()
-            case m.AwaitCommand():
-                pass
+                self._quietly("leaving the group", self._consumer.close)
             case _:
                 assert_never(effect)
         return None
 
-    @property
-    def abandoned(self) -> bool:
-        """True once a stop has ended the wait for Spark's start."""
-        return self._spark.abandoned
+    @override
+    def show(self, shown: m.SinkShown) -> None:
+        self._show_lane(shown.choice)
+        self._reached = shown.reached
+        if shown.active != self._metrics["active"]:
+            self._active.add(shown.active)
+            self._update(active=shown.active, **self._active.metrics("active"))
 
+    @override
     def unblock(self) -> None:
-        """From another thread: end what the task's thread waits for in the target or in Spark."""
-        for cancel in (self._plugin.cancel, self._spark.interrupt):
-            try:
-                cancel()
-            except Exception as error:
-                log.warning("%s could not be interrupted\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+        self._cancel(self._plugin.cancel)
+        super().unblock()
 
-    def release(self) -> None:
-        """Close consumer, plugin and Spark session as they are. Only the session is left after an orderly end."""
-        try:
-            self._consumer.abandon()
-            if self._dead_letters is not None:
-                self._dead_letters.abandon()
-            if self._started:
-                self._started = False
-                self._plugin.abandon()
-        except WorkerGone:
-            log.debug("%s: abandon() waited for its worker", self._setup.task)
-        except Exception as error:
-            log.warning("%s: abandon() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
-        finally:
-            self._spark.release()
-
-    def metrics(self) -> Mapping[str, object]:
-        """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None),
-        latency (records of the tail by bucket of `connectx.model.latencies`), lane and lane_reason, and of a job that
-        runs its number, parts and parts_done."""
-        return self._metrics
+    @override
+    def abandon_clients(self) -> None:
+        self._consumer.abandon()
+        if self._dead_letters is not None:
+            self._dead_letters.abandon()
 
     def assigned(self, positions: Mapping[TopicPartition, int]) -> None:
         """Inside a poll."""
-        self._rebalance(m.PartitionsAssigned(dict(positions)))
+        self._runner.feed(m.PartitionsAssigned(dict(positions)))
 
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Inside a poll, or while leaving."""
-        self._rebalance(m.PartitionsRevoked(tuple(partitions)))
+        self._runner.feed(m.PartitionsRevoked(tuple(partitions)))
 
     def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Inside a poll."""
-        self._rebalance(m.PartitionsLost(tuple(partitions)))
+        self._runner.feed(m.PartitionsLost(tuple(partitions)))
 
     def committed(self, sequence: int, error: CommitError | None) -> None:
         """Inside a poll, or in the commit itself."""
-        self._count_commit(sequence, error)
-        self._runner.feed(_outcome(sequence, error))
-        self._update_progress()
+        if self._runner.feed(_outcome(sequence, error)):
+            self._count_commit(sequence, error)
+        else:
+            self._update(late_commits=self._metrics["late_commits"] + 1)
 
-    def _rebalance(self, stimulus: m.SinkStimulus) -> None:
-        self._in_rebalance = True
-        try:
-            self._runner.feed(stimulus)
-        finally:
-            self._in_rebalance = False
-
-    def _poll(self, effect: m.Poll) -> m.SinkStimulus:
+    def _poll(self, effect: m.Poll) -> m.SinkAnswer:
         timeout_s = 0.0 if self._runner.has_command else max(0, effect.timeout_ms) / 1000
         limit = self._setup.max_poll_records
         fetched = self._consumer.poll(timeout_s, limit)
         self._update_lag()
         if fetched is None:
-            return self._jobs.ended() or m.FetchedNothing(effect.epoch)
+            return self._jobs.ended() or Done()
         number = self._records.fetched(fetched.rows, fetched.ranges.keys())
         for topic in sorted({partition.topic for partition in fetched.ranges}):
             self._runner.topic_used(topic)
         full = fetched.rows.num_rows * 2 >= limit
         return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full, number, fetched.rows.nbytes)
 
-    def _commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
+    def _commit(self, effect: m.CommitOffsets) -> m.SinkAnswer | None:
         self._latency.commit_sent(effect.sequence)
-        if effect.wait:
-            try:
-                refused = self._consumer.commit_and_wait(effect.offsets)
-                self._count_commit(effect.sequence, refused)
-                return _outcome(effect.sequence, refused)
-            except ConnectxError as error:
-                self._count_commit(effect.sequence, error)
-                return m.CommitFailed(effect.sequence, str(error))
-        self._consumer.commit(effect.offsets, effect.sequence)
-        return None
-
-    def _leave(self) -> None:
+        self._sent_commit = effect.sequence, self._clock()
+        self._update(commit_sequence=effect.sequence)
+        if not effect.wait:
+            self._consumer.commit(effect.offsets, effect.sequence)
+            return None
         try:
-            self._consumer.close()
-        except Exception as error:
-            trace = self._setup.masked(trace_of(error))
-            log.warning("%s did not leave its group in order\n%s", self._setup.task, trace)
+            refused: CommitError | ConnectxError | None = self._consumer.commit_and_wait(effect.offsets)
+        except ConnectxError as error:
+            refused = error
+        self._count_commit(effect.sequence, refused)
+        if isinstance(refused, ConnectxError):
+            return m.CommitFailed(effect.sequence, str(refused))
+        return _outcome(effect.sequence, refused)
 
-    def _query_cores(self) -> m.SinkStimulus:
-        """Spark that does not start or answer is no reason to fail: the worker can do it all."""
-        try:
-            return m.CoresKnown(executor_cores(self._spark.session()))
-        except Exception as error:
-            self._runner.checkpoint()
-            log.warning("%s: Spark's cores are not known: %s", self._setup.task, self._setup.masked(str(error)))
-            return m.CoresKnown(None)
-
-    def _start_plugin(self) -> m.SinkStimulus:
+    def _start_plugin(self) -> m.SinkAnswer:
         if self._dead_letters is not None:
             self._dead_letters.start()
         self._started = True
         self._plugin.start(self._setup.task_config, self._context)
-        return m.SinkStarted()
+        return Done()
 
-    def _open(self, effect: m.OpenPartitions) -> m.SinkStimulus:
+    def _open(self, effect: m.OpenPartitions) -> m.SinkAnswer:
         self._context.add(effect.partitions)
         time.sleep(effect.wait_ms / 1000)
         self._runner.checkpoint()
@@ -256,21 +202,16 @@ class SinkWorld:
             shown = self._setup.masked(str(error))
             log.info("%s could not open its partitions: %s", self._setup.task, shown)
             self._update(retrying=shown)
-            return m.OpenRetriable(effect.epoch, effect.partitions, trace_of(error))
+            return NotDone(trace_of(error))
 
     def _close(self, effect: m.ClosePartitions) -> None:
         self._context.remove(effect.partitions)
         if self._dead_letters is not None:
             self._dead_letters.closed(effect.partitions)
-        try:
-            self._plugin.close(effect.partitions)
-        except Exception as error:
-            self._runner.stay_alive()
-            log.warning("%s: close() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+        self._quietly("close()", self._plugin.close, effect.partitions)
 
-    def _put(self, effect: m.Put) -> m.SinkStimulus:
+    def _put(self, effect: m.Put) -> m.SinkAnswer:
         records = self._records.of(effect.number, effect.ranges)
-        self._update_progress()
         began_ms = self._clock()
         try:
             rows, unreadable = records.readable(self._plugin)
@@ -292,7 +233,7 @@ class SinkWorld:
         self._latency.put(rows, self._clock())
         return self._put_done(effect, began_ms, records.count, put, skipped, reason, records.filtered, rows.nbytes)
 
-    def _commit_bulk(self, effect: m.CommitBulk) -> m.SinkStimulus:
+    def _commit_bulk(self, effect: m.CommitBulk) -> m.SinkAnswer:
         """Bad records are reported before the commit, and once."""
         job = self._jobs.staged(effect.token)
         results = job.results
@@ -333,7 +274,7 @@ class SinkWorld:
         reason: str,
         filtered: int,
         size_bytes: int = 0,
-    ) -> m.SinkStimulus:
+    ) -> m.SinkAnswer:
         """Count what the target took."""
         if self._dead_letters is not None:
             self._dead_letters.settled({partition: end for partition, (_, end) in effect.ranges.items()})
@@ -343,16 +284,16 @@ class SinkWorld:
             **self._puts.metrics("put_ms"),
             **self._batches.metrics("batch"),
             latency=self._latency.buckets,
-            read=_number(self._metrics["read"]) + read,
-            records=_number(self._metrics["records"]) + put,
-            skipped=_number(self._metrics["skipped"]) + skipped,
+            read=self._metrics["read"] + read,
+            records=self._metrics["records"] + put,
+            skipped=self._metrics["skipped"] + skipped,
             retrying=self._flush_error,
         )
         dead_letters = self._runner.errors.dead_letters - self._dead_lettered
         self._dead_lettered += dead_letters
         return m.PutDone(effect.epoch, put, skipped, reason, filtered, dead_letters, size_bytes)
 
-    def _put_failed(self, effect: m.Put | m.CommitBulk, error: Exception) -> m.SinkStimulus:
+    def _put_failed(self, effect: m.Put | m.CommitBulk, error: Exception) -> m.SinkAnswer:
         self._runner.stay_alive()
         retriable = _is_retriable(error)
         if retriable:
@@ -363,7 +304,7 @@ class SinkWorld:
         shown = str(error) if retriable else trace_of(error)
         return m.PutFailed(effect.epoch, retriable, shown, self._context.retry_in_ms)
 
-    def _flush(self) -> m.SinkStimulus:
+    def _flush(self) -> m.SinkAnswer:
         try:
             self._plugin.flush()
         except Exception as error:
@@ -373,66 +314,38 @@ class SinkWorld:
             self._runner.errors.retries += 1
             self._flush_error = self._setup.masked(str(error) or type(error).__name__)
             self._update(retrying=self._flush_error)
-            return m.FlushFailed(str(error))
+            return NotDone(str(error))
         if self._flush_error is not None:
             self._flush_error = None
             self._update(retrying=None)
-        return m.Flushed()
+        return Done()
 
     def _stop_plugin(self) -> None:
-        self._started = False
         self._jobs.close()
         if self._dead_letters is not None:
             self._dead_letters.close()
-        try:
-            self._plugin.stop()
-        except Exception as error:
-            self._runner.stay_alive()
-            log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+        self._end_plugin("stop")
 
     def _update_lag(self) -> None:
         if time.monotonic() < self._lag_at_s:
             return
         self._lag_at_s = time.monotonic() + _LAG_EVERY_S
-        self._update_progress()
-        reached = dict(self._core.progress.reached)
+        reached = self._reached
         ends = self._consumer.known_ends(tuple(sorted(reached)))
-        behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
-        choice, lag = self._core.bulk.choice, sum(behind) if len(behind) == len(reached) else None
-        self._update(
-            lag=lag,
-            positions=named(reached),
-            lane=choice.lane.value,
-            lane_reason=self._setup.masked(str(choice.reason)),
-            job=self._jobs.progress(),
-        )
+        lags = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
+        lag = sum(lags) if len(lags) == len(reached) else None
+        self._update(lag=lag, positions=named(reached), job=self._jobs.progress())
         if lag is not None:
             self._runner.feed(m.LagKnown(lag))
 
-    def _update_progress(self) -> None:
-        progress = self._core.progress
-        if (active := progress.active_records(self._core.batches)) != self._metrics["active"]:
-            self._active.add(active)
-        self._update(
-            active=active,
-            **self._active.metrics("active"),
-            commit_sequence=progress.sequence,
-            late_commits=progress.late_commits,
-        )
-
     def _count_commit(self, sequence: int, error: object) -> None:
-        """Called before the core is. A commit that the core no longer expects is counted there."""
-        if (commit := self._core.progress.awaited(sequence)) is None:
-            return
+        """A commit that the core no longer expects is counted apart."""
         self._latency.commit_ended(sequence, self._clock(), committed=error is None)
-        name = "commits" if error is None else "failed_commits"
-        if error is None:
-            self._commits.add(self._clock() - commit.sent_ms)
-        counts = {name: _number(self._metrics[name]) + 1, "latency": self._latency.buckets}
+        name, (sent, sent_ms) = "commits" if error is None else "failed_commits", self._sent_commit
+        if error is None and sent == sequence:
+            self._commits.add(self._clock() - sent_ms)
+        counts = {name: self._metrics[name] + 1, "latency": self._latency.buckets}
         self._update(**counts, **self._commits.metrics("commit_ms"))
-
-    def _update(self, **metrics: object) -> None:
-        self._metrics = {**self._metrics, **metrics}
 
 
 def _dead_letters(setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]) -> DeadLetterQueue | None:
@@ -450,7 +363,7 @@ def _dead_letters(setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]
     )
 
 
-def _outcome(sequence: int, error: CommitError | None) -> m.SinkStimulus:
+def _outcome(sequence: int, error: CommitError | None) -> m.CommitOutcome:
     if error is None:
         return m.OffsetsCommitted(sequence)
     return m.CommitFailed(sequence, error.reason, error.not_owner)
@@ -458,8 +371,3 @@ def _outcome(sequence: int, error: CommitError | None) -> m.SinkStimulus:
 
 def _is_retriable(error: Exception) -> bool:
     return isinstance(error, ConnectxError) and error.retriable
-
-
-def _number(metric: object) -> int:
-    assert isinstance(metric, int), "counted"
-    return metric

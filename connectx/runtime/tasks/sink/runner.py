@@ -37,5 +37,4 @@ class SinkRunner(Runner[SinkStimulus, SinkAction]):
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "sink")
-        core = SinkTaskCore(setup.loop)
-        return core, SinkWorld(setup, self, core), setup.version
+        return SinkTaskCore(setup.loop), SinkWorld(setup, self), setup.version

@@ -154,6 +154,7 @@ def _loop_settings(
         lag_alarm_ms=limits["lag.alarm.ms"],
         lanes=lane_settings(config),
         bulk_obstacle=obstacle,
+        instance=order.instance,
         **delay,
     )
 

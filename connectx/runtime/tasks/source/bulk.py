@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from connectx.core.lanes import BulkMode
+from connectx.core.loops.messages import CoresKnown
 from connectx.core.producer.messages import Loan
 from connectx.core.source.messages import (
     BulkFailed,
     BulkPolled,
     BulkSent,
-    CoresKnown,
     PartitionRange,
     PollBulk,
     PolledNothing,
@@ -41,7 +41,6 @@ from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.source.context import SourceContext
 from connectx.runtime.tasks.source.setup import SourceSetup
 from connectx.runtime.tasks.source.topics import SourceTopics
-from connectx.spark.cores import executor_cores
 from connectx.spark.shipping import ship
 from connectx.spark.slices import TaskSpark, bulk_job_error, is_spark_error, spark_job_error
 
@@ -61,6 +60,7 @@ class SourceBulk:
         context: what the plugin was given.
         producer: of the task.
         topics: those that the task has written to.
+        cores: asks for the cores of Spark's executors.
 
     Attributes:
         reached: the source offset after the last slice, of one of its source partitions.
@@ -74,6 +74,7 @@ class SourceBulk:
         context: SourceContext,
         producer: KafkaProducer,
         topics: SourceTopics,
+        cores: Callable[[], CoresKnown],
     ) -> None:
         self._setup = setup
         self._runner = runner
@@ -81,6 +82,7 @@ class SourceBulk:
         self._context = context
         self._producer = producer
         self._topics = topics
+        self._cores = cores
         self._is_shipped = False
         self._polled: Slice | BulkSlice | None = None
         self._slices = 0
@@ -88,7 +90,7 @@ class SourceBulk:
         self._progress: JobProgress | None = None
         self.reached: Mapping[str, Any] = {}
 
-    def waiting(self, effect: QueryWaiting) -> SourceStimulus:
+    def waiting(self, effect: QueryWaiting) -> Waiting:
         """Ask the plugin; what it cannot answer is left to its `poll`, which reports the cause."""
         if self._setup.chain and not self._topics.known:  # transformations may change topics
             return Waiting(None)
@@ -103,15 +105,6 @@ class SourceBulk:
             return Waiting(None)
         return Waiting(size_bytes)
 
-    def cores(self) -> CoresKnown:
-        """Ask Spark. Without an answer the worker can do it all."""
-        try:
-            return CoresKnown(executor_cores(self._spark.session()))
-        except Exception as error:
-            self._runner.checkpoint()
-            log.warning("%s: Spark does not report its cores: %s", self._setup.task, self._setup.masked(str(error)))
-            return CoresKnown(None)
-
     def route(self) -> RouteKnown:
         """Let an executor connect to Kafka. If Spark fails to ask, the job will show why."""
         from connectx.runtime.tasks.source.bulk_job import obstacle_of_executors
@@ -121,11 +114,12 @@ class SourceBulk:
             obstacle = obstacle_of_executors(self._spark.session(), _of_executors(self._setup))
         except Exception as error:
             self._runner.checkpoint()
-            log.warning("%s: Spark does not report whether executors reach Kafka: %s", self._setup.task, error)
+            shown = self._setup.masked(str(error))
+            log.warning("%s: Spark does not report whether executors reach Kafka: %s", self._setup.task, shown)
             return RouteKnown(None)
         return RouteKnown(None if obstacle is None else self._setup.masked(obstacle))
 
-    def poll(self, effect: PollBulk) -> SourceStimulus:
+    def poll(self, effect: PollBulk) -> BulkPolled | PolledNothing | PollFailed:
         """Let the plugin name a slice."""
         try:
             polled = self._setup.plugin.poll_bulk(self._spark.session(), effect.offset, effect.max_bytes)
@@ -251,7 +245,7 @@ class SourceBulk:
         rows = polled if isinstance(polled, BulkSlice) else polled.rows
         assert not isinstance(rows, tuple), "executors read one DataFrame"
         readers = rows.tasks if isinstance(rows, BulkSlice) else 0  # those of a DataFrame are known once they run
-        senders = 0 if effect.by_worker else min(sum(p.count for p in partitions.values()), self.cores().cores or 1)
+        senders = 0 if effect.by_worker else min(sum(p.count for p in partitions.values()), self._cores().cores or 1)
         name = f"{setup.task}-{self._instance}-{effect.slice_number}"
         self._progress = JobProgress(self._spark, name, effect.slice_number, readers, senders)
         with self._spark.job(name):

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from connectx.core.loops.messages import NotDone
 from connectx.core.source.messages import (
     NO_BOUNDARY,
     Boundary,
     ConvertAgain,
-    ConvertFailed,
     Idle,
-    Idled,
     Poll,
     Polled,
     PolledNothing,
@@ -96,31 +95,31 @@ class SourcePoller:
         self._topic: str | None = None
         self._slices = 0
 
-    def poll(self, effect: Poll) -> SourceStimulus:
+    def poll(self, effect: Poll) -> Polled | PolledNothing | PollFailed | NotDone:
         """Poll and convert."""
         plugin = self._setup.plugin
         try:
             polled = plugin.poll(self._spark.lazy(), effect.offset)
         except RetriableError as error:
             log.info("%s will poll again: %s", self._setup.task, self._setup.masked(str(error)))
-            return PollFailed(str(error), retriable=True, boundary=self._behind_what_was_sent())
+            return PollFailed(str(error), retriable=True, boundary=self._after_what_was_sent())
         except Exception as error:
             self._runner.stay_alive()
             shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
             shown.__cause__ = shown.__cause__ or (error if shown is not error else None)
             return PollFailed(trace_of(shown), retriable=False)
         if polled is None:
-            return PolledNothing(self._behind_what_was_sent())
+            return PolledNothing(self._after_what_was_sent())
         self._slice, self._asked = polled, self._context.take_boundaries()
         return self.convert(ConvertAgain())
 
-    def idle(self, effect: Idle) -> SourceStimulus:
+    def idle(self, effect: Idle) -> PolledNothing:
         """Let the plugin wait for rows."""
         self._context.until_ms = effect.until_ms
         self._setup.plugin.idle(effect.offset)
-        return Idled(self._context.take_boundaries()[0])
+        return PolledNothing(self._context.take_boundaries()[0])
 
-    def convert(self, effect: ConvertAgain) -> SourceStimulus:
+    def convert(self, effect: ConvertAgain) -> Polled | NotDone:
         """Make records of the slice that was polled last."""
         polled, (boundary, rows) = self._slice, self._asked
         assert polled is not None, "a slice was polled before it is converted"
@@ -131,7 +130,7 @@ class SourcePoller:
         except (RetriableError, RegistryUnavailableError) as error:
             self._runner.errors.failed()
             log.info("%s will convert its slice again: %s", self._setup.task, self._setup.masked(str(error)))
-            return ConvertFailed(trace_of(error))
+            return NotDone(trace_of(error))
         except Exception as error:
             self._runner.stay_alive()
             if not is_spark_error(error):
@@ -240,7 +239,7 @@ class SourcePoller:
             log.warning("%s: explain() failed\n%s", self._setup.task, self._setup.masked(trace_of(failure)))
             return None
 
-    def _behind_what_was_sent(self) -> Boundary:
+    def _after_what_was_sent(self) -> Boundary:
         boundary, rows = self._context.take_boundaries()
         if rows:
             raise TransactionBoundaryError(f"row {min(rows)} is named, but poll returned no slice")

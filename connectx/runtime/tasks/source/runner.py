@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask, TaskProducerReady
 from connectx.core.source.loop import SourceTaskCore
-from connectx.core.source.messages import ProducerReady, SourceAction, SourceStimulus
+from connectx.core.source.messages import SourceAction, SourceStimulus
 from connectx.errors.kafka import ProducerFencedError
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import plugins_of
@@ -34,21 +34,18 @@ class SourceRunner(Runner[SourceStimulus, SourceAction]):
     def __init__(self, order: PrepareTask, services: TaskServices, plugins: Plugins) -> None:
         super().__init__(order, services, "source")
         self._plugins = plugins
-        self._source_core: SourceTaskCore | None = None
         self._source_world: SourceWorld | None = None
 
     def set_up(self) -> tuple[SourceTaskCore, SourceWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "source")
-        self._source_core = SourceTaskCore(setup.loop)
-        self._source_world = SourceWorld(setup, self, self._source_core)
-        return self._source_core, self._source_world, setup.version
+        self._source_world = SourceWorld(setup, self)
+        return SourceTaskCore(setup.loop), self._source_world, setup.version
 
     def init_producer(self) -> bool:
         """Initialise transactions, which fences every older instance of the task."""
-        order, core, world = self.order, self._source_core, self._source_world
-        assert core is not None, "prepared"
+        order, world = self.order, self._source_world
         assert world is not None, "prepared"
         try:
             producer_epoch = world.init_producer()
@@ -58,6 +55,7 @@ class SourceRunner(Runner[SourceStimulus, SourceAction]):
             self.stay_alive()
             self.post_failure(trace_of(error), fenced=isinstance(error, ProducerFencedError))
             return False
-        core.handle(ProducerReady(producer_epoch), self.services.clock())
-        self.services.post(TaskProducerReady(order.task, order.instance, producer_epoch))
+        ready = TaskProducerReady(order.task, order.instance, producer_epoch)
+        self.feed(ready)
+        self.services.post(ready)
         return True

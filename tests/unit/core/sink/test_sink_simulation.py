@@ -17,17 +17,20 @@ from typing import Any
 import pytest
 
 from connectx.core.lanes import BulkMode, LaneSettings
+from connectx.core.loops.messages import CoresKnown, Done, NotDone, QueryCores, StartPlugin
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.ids import TaskId, TopicPartition
+from tests.support.task_loops import Orders, feed
 
 PARTITIONS = tuple(TopicPartition(topic, number) for topic in ("a", "b") for number in range(2))
 RECORDS = 60
 
 
-PAUSES: tuple[m.SinkStimulus, ...] = (m.PauseRequested(), m.ResumeRequested())
-ENDS: tuple[m.SinkStimulus, ...] = (m.StopRequested(), m.CancelRequested())
+ORDERS = Orders(TaskId("s", 0))
+PAUSES = (ORDERS.pause, ORDERS.resume)
+ENDS = (ORDERS.stop, ORDERS.cancel)
 
 
 @dataclass
@@ -88,28 +91,28 @@ class Task:
         self.reads: dict[TopicPartition, int] = {}
         self.unflushed: list[tuple[TopicPartition, int]] = []
         self.fetches: list[dict[TopicPartition, tuple[int, int]]] = [{}]
-        self.late: list[m.SinkStimulus] = []
+        self.late: list[m.CommitOutcome] = []
         self.paused: set[TopicPartition] = set()
         self.outstanding: m.SinkEffect | None = None
-        self.feed(m.Begin(), 0)
+        self.feed(ORDERS.begin, 0)
 
-    def feed(self, stimulus: m.SinkStimulus, now_ms: int) -> None:
+    def feed(self, stimulus: Any, now_ms: int) -> None:
         """Handle a stimulus, and whatever is answered at once."""
-        answer: m.SinkStimulus | None = stimulus
+        answer: Any = stimulus
         while answer is not None:
-            step = self.core.handle(answer, now_ms)
+            step = feed(self.core, answer, now_ms)
             answer = None
             for effect in step.effects:
                 assert answer is None, "only the last effect is answered"
                 answer = self.carry_out(effect)
 
-    def carry_out(self, effect: m.SinkEffect) -> m.SinkStimulus | None:
+    def carry_out(self, effect: m.SinkEffect) -> m.SinkAnswer | None:
         world = self.world
         match effect:
             case m.Poll() | m.Put() | m.CommitBulk():
                 self.outstanding = effect
-            case m.StartPlugin():
-                return m.SinkStarted()
+            case StartPlugin():
+                return Done()
             case m.OpenPartitions(epoch, partitions):
                 held = {p: world.held[p] for p in partitions if p in world.held}
                 return m.Opened(epoch, held if world.exactly_once else {})
@@ -122,26 +125,26 @@ class Task:
             case m.Flush():
                 if world.fails(0.2):
                     self.unflushed = []
-                    return m.FlushFailed("disk")
+                    return NotDone("disk")
                 world.rows.update(self.unflushed)
                 self.unflushed = []
-                return m.Flushed()
+                return Done()
             case m.CommitOffsets():
                 return self.commit(effect)
             case m.QueryEnds(epoch, partitions):
                 return m.EndsKnown(epoch, {p: world.end(p) for p in partitions})
-            case m.QueryCores():
-                return m.CoresKnown(world.chance.choice((None, 2, 4, 8)))
+            case QueryCores():
+                return CoresKnown(world.chance.choice((None, 2, 4, 8)))
             case m.RunBulk(token, ranges):
                 self.jobs[token] = ranges
             case m.DiscardBulk(token):
                 self.staged.pop(token, None)
         return None
 
-    def commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
+    def commit(self, effect: m.CommitOffsets) -> m.SinkAnswer | None:
         """The group takes commits of members; Kafka itself does not check who owns what, so this test does."""
         world = self.world
-        outcome: m.SinkStimulus
+        outcome: m.CommitOutcome
         if any(world.owner[p] != self.number for p in effect.offsets):
             outcome = m.CommitFailed(effect.sequence, "UNKNOWN_MEMBER_ID", not_owner=True)
         elif world.fails(0.2):
@@ -181,7 +184,7 @@ class Task:
             case m.CommitBulk(_, token):
                 self.feed(self.put(effect, self.staged[token], durable=True), now_ms)
 
-    def end_of_a_job(self) -> m.SinkStimulus | None:
+    def end_of_a_job(self) -> m.SinkAnswer | None:
         """One of the jobs ends, also one that was discarded."""
         if not self.jobs or self.world.chance.random() < 0.6:
             return None
@@ -193,7 +196,7 @@ class Task:
         self.staged[token] = [(p, o) for p, cut in ranges.items() for o in self.world.between(p, *cut)]
         return m.BulkStaged(token, len(self.staged[token]))
 
-    def poll(self, epoch: int) -> m.SinkStimulus:
+    def poll(self, epoch: int) -> m.SinkAnswer:
         world, ranges, ends = self.world, {}, {}
         for partition in sorted(self.reads):
             if partition in self.paused:
@@ -206,13 +209,13 @@ class Task:
                 ends[partition] = world.end(partition)
             self.reads[partition] = ranges[partition][1] if offsets else ends.get(partition, first)
         if not (ranges or ends):
-            return m.FetchedNothing(epoch)
+            return Done()
         self.fetches.append(ranges)
         return m.Fetched(epoch, ranges, ends, full=bool(ranges), number=len(self.fetches) - 1, size_bytes=100)
 
     def put(
         self, effect: m.Put | m.CommitBulk, new: list[tuple[TopicPartition, int]], *, durable: bool
-    ) -> m.SinkStimulus:
+    ) -> m.SinkAnswer:
         world = self.world
         if world.fails(0.1):
             return m.PutFailed(effect.epoch, True, "down")
@@ -283,10 +286,10 @@ def history(seed: int, *, exactly_once: bool) -> World:
             rebalance(world, tasks, now_ms)
         else:
             if turn > 900 and tasks[number].core.pause_requested:
-                tasks[number].feed(m.ResumeRequested(), now_ms)
+                tasks[number].feed(ORDERS.resume, now_ms)
             tasks[number].proceed(now_ms)
     for task in tasks.values():
-        task.feed(m.StopRequested(), now_ms)
+        task.feed(ORDERS.stop, now_ms)
         for _ in range(20):
             task.proceed(now_ms)
         assert task.core.ended

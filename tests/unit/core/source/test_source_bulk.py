@@ -7,6 +7,15 @@ from dataclasses import replace
 import pytest
 
 from connectx.core.lanes import BulkMode, LaneSettings
+from connectx.core.loops.messages import (
+    CoresKnown,
+    Done,
+    FailureKind,
+    NotDone,
+    QueryCores,
+    ReportFailed,
+    StopPlugin,
+)
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import (
     AbortTransaction,
@@ -16,33 +25,21 @@ from connectx.core.source.messages import (
     BulkSent,
     CloseProducer,
     CommitTransaction,
-    CoresKnown,
-    FailureKind,
     FlushAndCommitOffsets,
-    Idled,
     NotifyCommitted,
-    OffsetsFlushed,
-    OffsetsWritten,
     PartitionOffset,
     PartitionRange,
     Poll,
     PollBulk,
     Polled,
     PolledNothing,
-    QueryCores,
     QueryRoute,
     QueryWaiting,
-    ReportFailed,
-    ReportStopped,
     RouteKnown,
     RunBulk,
-    SliceSent,
+    Sent,
     SourceEffect,
-    StopPlugin,
-    StopRequested,
-    TransactionAborted,
     TransactionBegun,
-    TransactionCommitted,
     Waiting,
     WriteOffsets,
 )
@@ -51,7 +48,18 @@ from connectx.model import payloads
 from connectx.model.events import EventKind
 from connectx.model.payloads import SourceRange
 from connectx.model.states import TransactionBoundary
-from tests.support.source_loop import AT_5, AT_9, AT_LEAST_ONCE, END, exactly_once, run, transition, working
+from tests.support.source_loop import (
+    AT_5,
+    AT_9,
+    AT_LEAST_ONCE,
+    END,
+    ORDERS,
+    exactly_once,
+    run,
+    transition,
+    working,
+)
+from tests.support.task_loops import feed
 
 MB = 1 << 20
 ASK = QueryWaiting(None)
@@ -93,7 +101,7 @@ def test_a_task_without_a_bulk_lane_polls_without_asking_for_waiting_bytes() -> 
 )
 def test_mode_never_and_an_obstacle_leave_all_to_the_tail(lanes: LaneSettings, obstacle: str | None) -> None:
     core = working(replace(exactly_once(), lanes=lanes, bulk_obstacle=obstacle))
-    for stimulus in (PolledNothing(), Idled()):
+    for stimulus in (PolledNothing(), PolledNothing()):
         assert ASK not in run(core, stimulus)
     assert str(core.bulk.choice.reason) == ("bulk.mode is never" if obstacle is None else obstacle)
 
@@ -110,23 +118,23 @@ def test_an_obstacle_that_the_plugin_finds_moves_the_task_to_the_tail_for_all_po
     core = with_bulk(mode=BulkMode.ALWAYS)
     assert waits(core, 100 * MB) == [PollBulk(None, 64 * MB)]
     assert run(core, PolledNothing()) != [ASK]
-    assert run(core, Idled()) == [ASK]
-    step = core.handle(Waiting(None, "the server shares nothing"), 0)
+    assert run(core, PolledNothing()) == [ASK]
+    step = feed(core, Waiting(None, "the server shares nothing"), 0)
     assert step.effects == [Poll(None)]
     (change,) = step.transitions
     assert (change.data["lane"], "the server shares nothing" in str(change.data["reason"])) == ("tail", True)
     assert ASK not in run(core, PolledNothing())
-    assert run(core, Idled()) == [Poll(None)]
+    assert run(core, PolledNothing()) == [Poll(None)]
 
 
 def test_many_bytes_go_to_executors_and_the_change_is_recorded() -> None:
     core = with_bulk()
     assert run(core, Waiting(100 * MB)) == [QueryCores()]
-    step = core.handle(CoresKnown(8), 0)
+    step = feed(core, CoresKnown(8), 0)
     reason = "104.9 MB wait, and Spark has 8 cores"
     assert step.transitions == [transition(EventKind.LANE_CHANGED, lane="bulk", reason=reason)]
     assert step.effects == [QueryRoute()]
-    step = core.handle(RouteKnown(None), 0)
+    step = feed(core, RouteKnown(None), 0)
     assert (step.effects, step.transitions) == ([PollBulk(None, 64 * MB)], [])
 
 
@@ -134,6 +142,12 @@ def test_many_bytes_go_to_executors_and_the_change_is_recorded() -> None:
 def test_without_cores_the_worker_polls(cores: int | None) -> None:
     core = with_bulk()
     assert run(core, Waiting(100 * MB), CoresKnown(cores)) == [Poll(None)]
+
+
+def until_asked(core: SourceTaskCore) -> None:
+    """Polls find nothing, until the plugin is asked how much waits."""
+    while not isinstance(effect := next(iter(core.outstanding.values())), QueryWaiting):
+        run(core, RouteKnown(None) if isinstance(effect, QueryRoute) else PolledNothing())
 
 
 @pytest.mark.parametrize(("cores", "again_ms"), [(8, 60_000), (None, 60_000), (0, 0)])
@@ -144,7 +158,9 @@ def test_spark_is_asked_for_its_cores_once_a_minute_and_again_as_long_as_it_has_
     assert run(core, Waiting(100 * MB)) == [QueryCores()]
     run(core, CoresKnown(cores))
     if again_ms:
+        until_asked(core)
         assert run(core, Waiting(100 * MB), now_ms=again_ms - 1) != [QueryCores()]
+    until_asked(core)
     assert run(core, Waiting(100 * MB), now_ms=again_ms) == [QueryCores()]
 
 
@@ -152,8 +168,8 @@ def test_a_bulk_slice_is_committed_with_its_offset() -> None:
     core = running(with_bulk())
     (write,) = run(core, BulkSent(1, 1_000))
     assert write == WriteOffsets((AT_9,))
-    assert run(core, OffsetsWritten()) == [CommitTransaction()]
-    assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
+    assert run(core, Done()) == [CommitTransaction()]
+    assert run(core, Done()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
 
 
 def test_a_job_that_finds_its_offsets_out_commits_those_of_all_partitions_with_where_they_began() -> None:
@@ -163,8 +179,8 @@ def test_a_job_that_finds_its_offsets_out_commits_those_of_all_partitions_with_w
     ranges = (PartitionRange({"f": 1}, None, {"n": 4}), PartitionRange({"f": 2}, {"n": 3}, {"n": 9}))
     ends = tuple(PartitionOffset(one.partition, one.end) for one in ranges)
     assert run(core, BulkSent(1, 10, ranges=ranges)) == [WriteOffsets(ends)]
-    run(core, OffsetsWritten())
-    step = core.handle(TransactionCommitted(), 0)
+    run(core, Done())
+    step = feed(core, Done(), 0)
     assert step.effects == [NotifyCommitted({"n": 4}), NotifyCommitted({"n": 9}), QueryWaiting(None)]
     (committed,) = step.transitions
     covered = [SourceRange(dict(one.partition), dict(one.end), one.start) for one in ranges]
@@ -184,7 +200,7 @@ def test_the_transaction_of_a_job_that_read_nothing_is_aborted_and_the_task_cont
     waits(core, 100 * MB)
     run(core, replace(JOB, offset=None), TransactionBegun(3))
     assert run(core, BulkSent(1, 0)) == [AbortTransaction(insist=True)]
-    step = core.handle(TransactionAborted(), 0)
+    step = feed(core, Done(), 0)
     assert step.effects == [ASK]
     assert step.transitions == [
         transition(EventKind.TRANSACTION_ABORTED, records=0, reason="a bulk job had nothing to commit")
@@ -205,22 +221,22 @@ def test_without_transactions_a_job_without_records_moves_the_positions() -> Non
 def test_what_was_sent_before_a_bulk_slice_is_committed_first() -> None:
     core = with_bulk(exactly_once(TransactionBoundary.INTERVAL))
     run(core, Waiting(5), Polled(1, 2, AT_5.offset), TransactionBegun(3))
-    assert run(core, SliceSent(1)) == [QueryWaiting(AT_5.offset)]
+    assert run(core, Sent()) == [QueryWaiting(AT_5.offset)]
     assert waits(core, 100 * MB) == [WriteOffsets((AT_5,))]
-    run(core, OffsetsWritten(), TransactionCommitted())
+    run(core, Done(), Done())
     assert waits(core, 100 * MB) == [PollBulk(AT_5.offset, 64 * MB)]
 
 
 def test_without_transactions_a_bulk_slice_is_flushed_with_its_offset() -> None:
     core = running(with_bulk(AT_LEAST_ONCE))
     assert run(core, BulkSent(1, 10)) == [FlushAndCommitOffsets((AT_9,), 500)]
-    assert run(core, OffsetsFlushed()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
+    assert run(core, Sent()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
 
 
 @pytest.mark.parametrize("settings", [AT_LEAST_ONCE, exactly_once()])
 def test_a_bulk_slice_without_records_leaves_no_transaction_open(settings: SourceTaskSettings) -> None:
     core = running(with_bulk(settings))
-    step = core.handle(BulkSent(1, 0, filtered=3, skipped=2, skip_reason="bad"), 0)
+    step = feed(core, BulkSent(1, 0, filtered=3, skipped=2, skip_reason="bad"), 0)
     assert step.effects == [WriteOffsets((AT_9,)) if settings.exactly_once else QueryWaiting(AT_9.offset)]
     kinds = [EventKind.BULK_STAGED, EventKind.RECORDS_FILTERED, EventKind.RECORDS_SKIPPED]
     assert [event.kind for event in step.transitions] == kinds
@@ -229,28 +245,28 @@ def test_a_bulk_slice_without_records_leaves_no_transaction_open(settings: Sourc
 def test_the_start_and_the_end_of_a_job_are_recorded() -> None:
     core = with_bulk(AT_LEAST_ONCE)
     waits(core, 100 * MB)
-    step = core.handle(replace(JOB, slice_number=7), 0)
+    step = feed(core, replace(JOB, slice_number=7), 0)
     assert (step.effects, step.transitions) == ([RunBulk(7)], [transition(EventKind.BULK_STARTED, token=7)])
-    step = core.handle(BulkSent(7, 10, skipped=2, skip_reason="bad"), 0)
+    step = feed(core, BulkSent(7, 10, skipped=2, skip_reason="bad"), 0)
     assert step.transitions[0] == transition(EventKind.BULK_STAGED, token=7, records=10, refused=2)
 
 
 def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_slice() -> None:
     core = running(with_bulk())
-    step = core.handle(BulkFailed(1, "an executor died\ntrace"), 0)
+    step = feed(core, BulkFailed(1, "an executor died\ntrace"), 0)
     assert step.effects == [AbortTransaction(insist=True)]
     assert step.transitions == [transition(EventKind.BULK_FAILED, error="an executor died\ntrace", token=1)]
-    assert run(core, TransactionAborted()) == [ASK]
+    assert run(core, Done()) == [ASK]
     assert waits(core, 100 * MB) == [Poll(None)]
     assert str(core.bulk.choice.reason) == "a job failed: an executor died"
-    assert run(core, Polled(2, 1, AT_5.offset), TransactionBegun(3), SliceSent(2)) == [WriteOffsets((AT_5,))]
+    assert run(core, Polled(2, 1, AT_5.offset), TransactionBegun(3), Sent()) == [WriteOffsets((AT_5,))]
 
 
 def test_jobs_are_tried_again_after_a_pause() -> None:
     core = running(with_bulk())
-    run(core, BulkFailed(1, "x"), TransactionAborted())
+    run(core, BulkFailed(1, "x"), Done())
     assert waits(core, 100 * MB, now_ms=29_999) == [Poll(None)]
-    run(core, PolledNothing(), Idled(), now_ms=29_999)
+    run(core, PolledNothing(), PolledNothing(), now_ms=29_999)
     assert waits(core, 100 * MB, now_ms=30_000) == [PollBulk(None, 32 * MB)]
 
 
@@ -258,33 +274,33 @@ def test_with_mode_always_a_job_is_tried_three_times_and_then_the_task_fails() -
     core = with_bulk(mode=BulkMode.ALWAYS)
     for _ in range(2):
         running(core)
-        assert run(core, BulkFailed(1, "x"), TransactionAborted()) == [ASK]
+        assert run(core, BulkFailed(1, "x"), Done()) == [ASK]
     running(core)
     assert run(core, BulkFailed(1, "x")) == [AbortTransaction()]
     failed = ReportFailed("x", FailureKind.FATAL)
-    assert run(core, TransactionAborted()) == [StopPlugin(), CloseProducer(), failed]
+    assert run(core, Done()) == [StopPlugin(), CloseProducer(), failed]
 
 
 def test_a_job_that_was_done_clears_earlier_failures() -> None:
     core = with_bulk(mode=BulkMode.ALWAYS)
     for _ in range(4):
-        effects = run(running(core), BulkFailed(1, "x"), TransactionAborted())
+        effects = run(running(core), BulkFailed(1, "x"), Done())
         assert [type(effect) for effect in effects] == [QueryWaiting]
-        run(running(core), BulkSent(1, 5), OffsetsWritten(), TransactionCommitted())
+        run(running(core), BulkSent(1, 5), Done(), Done())
 
 
 def test_a_task_that_is_stopped_commits_a_job_that_is_done() -> None:
     core = running(with_bulk())
-    run(core, StopRequested())
-    run(core, BulkSent(1, 10), OffsetsWritten())
-    assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_9.offset), *END]
+    run(core, ORDERS.stop)
+    run(core, BulkSent(1, 10), Done())
+    assert run(core, Done()) == [NotifyCommitted(AT_9.offset), *END]
 
 
 def test_a_task_that_is_stopped_waits_no_longer_than_usual_for_the_abort_of_a_failed_job() -> None:
     core = running(with_bulk())
-    run(core, StopRequested())
+    run(core, ORDERS.stop)
     assert run(core, BulkFailed(1, "x")) == [AbortTransaction(insist=False)]
-    assert run(core, TransactionAborted("no answer")) == [StopPlugin(), CloseProducer(), ReportStopped()]
+    assert run(core, NotDone("no answer")) == [StopPlugin(), CloseProducer(), ORDERS.stopped]
 
 
 def test_without_transactions_a_failed_job_is_read_again() -> None:
@@ -296,7 +312,7 @@ def test_without_transactions_a_failed_job_is_read_again() -> None:
 @pytest.mark.parametrize(("took_ms", "bytes_"), [(1_000, 128 * MB), (20_000, 32 * MB), (10_000, 64 * MB)])
 def test_the_size_of_a_slice_follows_the_time_of_the_last_one(took_ms: int, bytes_: int) -> None:
     core = running(with_bulk())
-    run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted(), now_ms=took_ms)
+    run(core, BulkSent(1, 10), Done(), Done(), now_ms=took_ms)
     assert waits(core, 1 << 40, now_ms=took_ms) == [PollBulk(AT_9.offset, bytes_)]
 
 
@@ -308,16 +324,16 @@ def test_the_first_slice_has_the_bytes_from_which_on_a_job_is_worth_it(min_bytes
 
 def test_executors_that_reach_kafka_are_not_asked_again_until_a_job_fails() -> None:
     core = running(with_bulk(mode=BulkMode.ALWAYS))
-    run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted())
+    run(core, BulkSent(1, 10), Done(), Done())
     assert run(core, Waiting(100 * MB), now_ms=1 << 40) == [PollBulk(AT_9.offset, 128 * MB)]
-    run(core, replace(JOB, slice_number=2), TransactionBegun(4), BulkFailed(2, "x"), TransactionAborted())
+    run(core, replace(JOB, slice_number=2), TransactionBegun(4), BulkFailed(2, "x"), Done())
     assert run(core, Waiting(100 * MB)) == [QueryRoute()]
 
 
 def test_what_executors_without_a_route_to_kafka_make_is_sent_by_the_worker() -> None:
     core = with_bulk(mode=BulkMode.ALWAYS)
     assert run(core, Waiting(300 * MB)) == [QueryRoute()]
-    step = core.handle(RouteKnown("no broker answered"), 0)
+    step = feed(core, RouteKnown("no broker answered"), 0)
     reason = "Spark's executors cannot reach Kafka: no broker answered"
     assert step.transitions == [transition(EventKind.BULK_SENT_BY_WORKER, reason=reason)]
     assert step.effects == [PollBulk(None, 64 * MB)]
@@ -328,13 +344,13 @@ def test_what_executors_without_a_route_to_kafka_make_is_sent_by_the_worker() ->
 def test_executors_without_a_route_are_asked_again_after_ten_minutes() -> None:
     core = with_bulk(mode=BulkMode.ALWAYS)
     waits(core, 100 * MB, obstacle="x")
-    run(core, PolledNothing(), Idled())
+    run(core, PolledNothing(), PolledNothing())
     assert run(core, Waiting(100 * MB), now_ms=599_999) == [PollBulk(None, 64 * MB)]
-    run(core, PolledNothing(), Idled())
+    run(core, PolledNothing(), PolledNothing())
     assert run(core, Waiting(100 * MB), now_ms=600_000) == [QueryRoute()]
-    step = core.handle(RouteKnown("x"), 600_000)
+    step = feed(core, RouteKnown("x"), 600_000)
     assert step.transitions == []
-    run(core, PolledNothing(), Idled())
+    run(core, PolledNothing(), PolledNothing())
     assert waits(core, 100 * MB, now_ms=1_200_000) == [PollBulk(None, 64 * MB)]
     assert run(core, JOB, TransactionBegun(3)) == [RunBulk(1)]
 
@@ -343,5 +359,5 @@ def test_the_worker_sends_slices_that_fit_in_its_memory() -> None:
     core = working(replace(exactly_once(), lanes=LaneSettings(BulkMode.ALWAYS, 512 * MB)))
     assert waits(core, 1 << 40, obstacle="x") == [PollBulk(None, 128 * MB)]
     run(core, replace(JOB, size_bytes=128 * MB), TransactionBegun(3))
-    run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted(), now_ms=1_000)
+    run(core, BulkSent(1, 10), Done(), Done(), now_ms=1_000)
     assert waits(core, 1 << 40, now_ms=1_000) == [PollBulk(AT_9.offset, 128 * MB)]

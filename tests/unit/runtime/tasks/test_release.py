@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import connectx as cx
+from connectx.core.loops.messages import StartPlugin
 from connectx.core.messages import PrepareTask
-from connectx.core.sink import messages as sink
-from connectx.core.source import messages as source
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
@@ -51,19 +50,17 @@ class GoneSink(cx.SinkConnector):
 
 
 @pytest.mark.parametrize(
-    ("runner", "cls", "starts"),
-    [(SourceRunner, GoneSource, source.StartPlugin()), (SinkRunner, GoneSink, sink.StartPlugin())],
+    ("runner", "cls"),
+    [(SourceRunner, GoneSource), (SinkRunner, GoneSink)],
 )
-def test_the_session_of_a_task_is_released_when_its_plugin_finds_the_worker_gone(
-    runner: Any, cls: type, starts: Any
-) -> None:
+def test_the_session_of_a_task_is_released_when_its_plugin_finds_the_worker_gone(runner: Any, cls: type) -> None:
     sessions: Any = Sessions()
     given = {"name": "c", "connector.class": f"{__name__}.{cls.__name__}", "topics": "t"}
     order = PrepareTask(TaskId("c", 0), 1, given, given, TargetState.STARTED, generation=1, exactly_once=True)
     config = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))
     task = Task(runner, order, Plugins(), sessions, NoOffsets(), config)
     world: Any = task.runner.set_up()[1]
-    world.carry_out(starts)
+    world.carry_out(StartPlugin())
     session = world._spark._session = object()
     world.release()
     assert sessions.released == [session]

@@ -1,0 +1,1 @@
+"""What the loops of source and sink tasks share: life cycle, messages, retries. Pure."""
