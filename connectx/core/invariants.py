@@ -52,7 +52,7 @@ class Rule(StrEnum):
     RIGHTS_OF_LEADER = "only the leader claims the config topic or runs fencing rounds"
     CLAIM_IS_AWAITED = "a pending claim has a pending request or a timer"
     SETTLED_MEMBER = "a settled worker has an assignment of its present generation and no rebalance under way"
-    MEMBER_GOES_ON = "a member that waits for the coordinator has a pending request or a timer"
+    MEMBER_CONTINUES = "a member that waits for the coordinator has a pending request or a timer"
     STOPPED_IS_EMPTY = "a stopped worker has no work, no pending request and no place in the group"
     NEVER_BACK = "time, the config offset and the numbers that were given never go back"
 
@@ -325,21 +325,21 @@ def _settled_member(core: Parts) -> Iterator[str]:
         yield f"the member is {member.state}"
 
 
-def _member_goes_on(core: Parts) -> Iterator[str]:
+def _member_continues(core: Parts) -> Iterator[str]:
     member = core.membership
     has_request, is_set = member.request_id is not None, member.timers.is_set
     match member.state:
         case MembershipState.JOINING | MembershipState.SYNCING:
-            goes_on = has_request
+            continues = has_request
         case MembershipState.FINDING:
-            goes_on = has_request or is_set(GroupTimer.RETRY)
+            continues = has_request or is_set(GroupTimer.RETRY)
         case MembershipState.WAITING:
-            goes_on = is_set(GroupTimer.RETRY)
+            continues = is_set(GroupTimer.RETRY)
         case MembershipState.STABLE:
-            goes_on = is_set(GroupTimer.HEARTBEAT) and is_set(GroupTimer.SESSION)
+            continues = is_set(GroupTimer.HEARTBEAT) and is_set(GroupTimer.SESSION)
         case _:
-            goes_on = True
-    if not goes_on:
+            continues = True
+    if not continues:
         yield f"the member is {member.state} and waits for nothing"
 
 
@@ -369,6 +369,6 @@ _RULES: Final[Rules[Rule, Parts]] = {
     Rule.RIGHTS_OF_LEADER: _rights_of_leader,
     Rule.CLAIM_IS_AWAITED: _claim_is_awaited,
     Rule.SETTLED_MEMBER: _settled_member,
-    Rule.MEMBER_GOES_ON: _member_goes_on,
+    Rule.MEMBER_CONTINUES: _member_continues,
     Rule.STOPPED_IS_EMPTY: _stopped_is_empty,
 }

@@ -23,7 +23,7 @@ class Fenced:
     """An instance whose producer was fenced.
 
     `generation` is the group generation that it was started under, `task_config_generation` that of its configuration,
-    `newer_epoch` the epoch of the producer that took over, if Kafka reported it; it was received at `heard_ms`.
+    `newer_epoch` the epoch of the producer that took over, if Kafka reported it; it was received at `received_ms`.
     """
 
     task: TaskId
@@ -31,7 +31,7 @@ class Fenced:
     generation: int
     task_config_generation: int | None
     newer_epoch: int | None = None
-    heard_ms: int = 0
+    received_ms: int = 0
 
 
 def find_takeover(context: Context, fenced: Fenced, restarted_as: int | None = None) -> Takeover:
@@ -71,7 +71,7 @@ class Takeovers:
         fenced = self.unexplained.get(task)
         if fenced is None:
             return
-        if self.context.now_ms - fenced.heard_ms > _EXPLAIN_MS:
+        if self.context.now_ms - fenced.received_ms > _EXPLAIN_MS:
             del self.unexplained[task]
         elif not isinstance(takeover := find_takeover(self.context, fenced), TakeoverUnknown):
             del self.unexplained[task]

@@ -235,7 +235,7 @@ class Tasks:
         """The leader answered PUT /connectors/{c}/fence."""
         life = self.lives[task]
         life.request_id = None
-        retriable = stimulus.retriable and not self._is_refused_for_good(life, stimulus)
+        retriable = stimulus.retriable and not self._is_refused_finally(life, stimulus)
         self.on_fenced(LocalWaiter(task, life.instance), stimulus.error, retriable=retriable)
 
     def on_producer_ready(self, stimulus: TaskProducerReady) -> None:
@@ -404,7 +404,7 @@ class Tasks:
             return causes.TaskCountMissing()
         return None
 
-    def _is_refused_for_good(self, life: TaskLife, stimulus: FenceRequestAnswered) -> bool:
+    def _is_refused_finally(self, life: TaskLife, stimulus: FenceRequestAnswered) -> bool:
         """A signature is refused while a new session key is on its way, but not forever."""
         if not stimulus.refused:
             life.refused_since_ms = None

@@ -181,7 +181,7 @@ class RestartConnector(Asks[replies.ConnectorStatus | None]):
 
 @dataclass(frozen=True, slots=True)
 class RestartTask(Asks[None]):
-    """Restart a task."""
+    """Stop a task and start it again with its present configuration."""
 
     connector: str
     task: int

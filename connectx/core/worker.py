@@ -372,7 +372,7 @@ class WorkerCore:
     def _begin_shutdown(self, reason: Cause) -> None:
         if self.context.phase in (WorkerPhase.STARTING, WorkerPhase.RUNNING):
             self.context.move(WorkerPhase.STOPPING)
-            self.rebalance.give_up_work(reason)
+            self.rebalance.release_work(reason)
 
     def _finish_shutdown(self) -> None:
         """Leave the group, and fail all pending requests."""

@@ -114,7 +114,7 @@ class _Validation:
                 self._take(own)
         for name, value in self.config.items():
             if value is None:
-                self._say(name, "Null value can not be supplied as the configuration value.")
+                self._report(name, "Null value can not be supplied as the configuration value.")
         self._take(getattr(self.cls, "config", ConfigDef()))
         self._ask_connector()
         for side in ("key", "value", "header"):
@@ -150,7 +150,7 @@ class _Validation:
         key, prefix = self.keys[name]
         return key.to_json(prefix)
 
-    def _say(self, name: str, *messages: str) -> None:
+    def _report(self, name: str, *messages: str) -> None:
         value = self.values.setdefault(name, ConfigValue(name, self.config.get(name)))
         value.errors += [message for message in messages if message not in value.errors]
 
@@ -163,14 +163,14 @@ class _Validation:
         support = "exactly.once.support"
         if self._good(support) and self.values[support].value.upper() == "REQUIRED":
             if not self.worker.exactly_once_source_enabled:
-                self._say(support, "This worker does not have exactly-once source support enabled.")
-            self._say(support, *self._exactly_once_problems())
+                self._report(support, "This worker does not have exactly-once source support enabled.")
+            self._report(support, *self._exactly_once_problems())
         boundary = "transaction.boundary"
         if self._good(boundary) and self.values[boundary].value.upper() == "CONNECTOR":
-            self._say(boundary, *self._boundary_problems())
+            self._report(boundary, *self._boundary_problems())
         if self.worker.exactly_once_source_enabled:
             for name, problem in producer_problems(self.config).items():
-                self._say(name, problem)
+                self._report(name, problem)
 
     def _exactly_once_problems(self) -> list[str]:
         assert issubclass(self.cls, SourceConnector)
@@ -196,14 +196,16 @@ class _Validation:
 
     def _check_sink(self) -> None:
         for name, problems in (sink_problems(self.config) | limit_problems(self.config)).items():
-            self._say(name, *problems)
+            self._report(name, *problems)
         worker_group = self.worker.group_id
         override = "consumer.override.group.id"
         if override in self.config:
             if self.config[override] == worker_group:
-                self._say(override, f"Consumer group {worker_group} conflicts with Connect worker group {worker_group}")
+                self._report(
+                    override, f"Consumer group {worker_group} conflicts with Connect worker group {worker_group}"
+                )
         elif f"connect-{self.values['name'].value}" == worker_group:
-            self._say(
+            self._report(
                 "name",
                 f"Consumer group for sink connector named {self.values['name'].value} conflicts with Connect worker "
                 f"group {worker_group}",
@@ -224,7 +226,7 @@ class _Validation:
         except Exception as error:
             problems = {"connector.class": [self._failed("validate its configuration", error)]}
         for name, messages in problems.items():
-            self._say(name, *messages)
+            self._report(name, *messages)
 
     def _check_converter(self, side: str) -> None:
         name = f"{side}.converter"
@@ -235,7 +237,7 @@ class _Validation:
             find = self.plugins.header_converter_class if side == "header" else self.plugins.converter_class
             cls = find(given)
         except PluginNotFoundError:
-            self._say(name, invalid_value(name, given, f"Class {given} could not be found."))
+            self._report(name, invalid_value(name, given, f"Class {given} could not be found."))
             return
         settings = {"converter.type": side, **with_prefix(self.config, f"{name}.")}
         if cls is not None:
@@ -252,19 +254,19 @@ class _Validation:
             try:
                 cls = self.plugins.transform_class(kind, given)
             except PluginNotFoundError as error:
-                self._say(name, invalid_value(name, given, error.message))
+                self._report(name, invalid_value(name, given, error.message))
                 continue
             self._take(own_definition(kind, alias, cls))
             problems = alias_problems(self.config, alias) if kind is TRANSFORMS else {}
             for key, problem in problems.items():
-                self._say(key, problem)
+                self._report(key, problem)
             if all(self._good(f"{prefix}{key}") for key in cls.config.keys):
                 try:
                     cls(settings_of(kind, alias, self.config))
                 except ConfigError as error:
-                    self._say(name, *error.problems)
+                    self._report(name, *error.problems)
                 except Exception as error:
-                    self._say(name, invalid_value(name, given, _unexpected(error)))
+                    self._report(name, invalid_value(name, given, _unexpected(error)))
 
     def _check_overrides(self, is_source: bool) -> None:
         has_dead_letters = bool((self.config.get("errors.deadletterqueue.topic.name") or "").strip())
@@ -282,7 +284,7 @@ class _Validation:
                 self.values.setdefault(full_name, ConfigValue(full_name, value))
                 problem = self._override_problem(name)
                 if problem:
-                    self._say(full_name, problem)
+                    self._report(full_name, problem)
 
     def _override_problem(self, name: str) -> str | None:
         policy = self.worker.connector_client_config_override_policy.rpartition(".")[2]

@@ -246,7 +246,7 @@ class RestClient(Shown):
         self.ask(verbs.RestartConnector(connector, include_tasks, only_failed))
 
     def restart_task(self, connector: str, task: int) -> None:
-        """Restart one task."""
+        """Stop a task and start it again."""
         self.ask(verbs.RestartTask(connector, task))
 
     def delete(self, connector: str) -> None:

@@ -155,8 +155,7 @@ class RestServer:
     def _advertised(self, places: list[_Place], sockets: list[socket.socket]) -> str:
         """Of the listener that `rest.advertised.listener` names; otherwise of the first http one, or the first."""
         config = self._config
-        public = [(place.scheme, s) for place, s in zip(places, sockets, strict=True)
-                  if not place.is_admin]  # fmt: skip
+        public = [(place.scheme, s) for place, s in zip(places, sockets, strict=True) if not place.is_admin]
         wanted = (config.rest_advertised_listener or "http").lower()
         scheme, listening = next((found for found in public if found[0] == wanted), public[0])
         host, port = listening.getsockname()[:2]

@@ -106,6 +106,10 @@ ERROR_SPECS: Final[tuple[MetricSpec, ...]] = (
 """Also of a task that has failed, until it is started again."""
 
 PLUGIN_TEXTS: Final = (
-    *("connector-class", "connector-type", "connector-version", "task-class", "task-version"),
+    "connector-class",
+    "connector-type",
+    "connector-version",
+    "task-class",
+    "task-version",
     *(f"{side}-converter-{what}" for side in ("key", "value", "header") for what in ("class", "version")),
 )

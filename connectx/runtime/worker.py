@@ -167,9 +167,16 @@ class Worker:
             self.view, self._task_host.counted, self.heartbeat_ms, self._clock, self._group.requests
         )
         self._services = RestServices(
-            config, self._clients, plugins, self._topics, self.view, self._record, self._providers,
-            self._metrics, self._loggers,
-        )  # fmt: skip
+            config,
+            self._clients,
+            plugins,
+            self._topics,
+            self.view,
+            self._record,
+            self._providers,
+            self._metrics,
+            self._loggers,
+        )
         self._rest = RestServer(self.ask, self._services, config, name=name)
         self._recorded: RecordedCore[WorkerCore] | None = None
         self._view: Mapping[str, Any] = {}

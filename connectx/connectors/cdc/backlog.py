@@ -58,10 +58,12 @@ def read(session: PostgresSession, how: str, slot: str, publication: str, most: 
         most: after so many messages the reading ends with their transaction.
     """
     ((flushed,),) = session.query(f"SELECT {as_number('pg_current_wal_flush_lsn()')}")
-    found = list(session.read(
-        f"SELECT {as_number('lsn')}, data FROM pg_logical_slot_{how}_binary_changes({literal(slot)}, NULL, {most}, "
-        f"'proto_version', '1', 'publication_names', {literal(identifier(publication))})"
-    ))  # fmt: skip
+    found = list(
+        session.read(
+            f"SELECT {as_number('lsn')}, data FROM pg_logical_slot_{how}_binary_changes({literal(slot)}, NULL, {most}, "
+            f"'proto_version', '1', 'publication_names', {literal(identifier(publication))})"
+        )
+    )
     session.commit()
     messages = messages_of(found)
     return Reading(messages, len(messages) < most, int(flushed))

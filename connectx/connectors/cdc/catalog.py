@@ -145,11 +145,14 @@ class Catalog:
     def _shape_of(self, relation: Relation) -> TableShape | None:
         if not self._takes.takes(relation.schema, relation.name):
             return None
-        known = {name: (place, notnull) for name, place, notnull in self._query(
-            "SELECT a.attname::text, coalesce(array_position(i.indkey::int2[], a.attnum), -1), a.attnotnull "
-            "FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
-            f"WHERE a.attrelid = {relation.oid} AND a.attnum > 0 AND NOT a.attisdropped"
-        )}  # fmt: skip
+        known = {
+            name: (place, notnull)
+            for name, place, notnull in self._query(
+                "SELECT a.attname::text, coalesce(array_position(i.indkey::int2[], a.attnum), -1), a.attnotnull "
+                "FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
+                f"WHERE a.attrelid = {relation.oid} AND a.attnum > 0 AND NOT a.attisdropped"
+            )
+        }
         named = [(column.name, column.type_oid, column.modifier) for column in relation.columns]
         numbers = {column.name: number for number, column in enumerate(relation.columns)}
         places = sorted((place, numbers[name]) for name, (place, _) in known.items() if place >= 0 and name in numbers)
@@ -330,7 +333,7 @@ class Catalog:
         return made
 
     def drop_slot(self, name: str) -> None:
-        """Drop the slot."""
+        """Drop it, with the changes that it keeps."""
         self._query(f"SELECT 1 FROM pg_drop_replication_slot({literal(name)})")
 
     def end_zombie(self, name: str) -> None:

@@ -40,8 +40,12 @@ class ColumnFilter:
 
     def key(self, table: str, columns: Sequence[str]) -> tuple[int, ...]:
         """Numbers of the columns that message.key.columns makes the key; empty: the primary key is."""
-        found = [number for pattern in self.keys for number, column in enumerate(columns)
-                 if matches((pattern,), f"{table}.{column}")]  # fmt: skip
+        found = [
+            number
+            for pattern in self.keys
+            for number, column in enumerate(columns)
+            if matches((pattern,), f"{table}.{column}")
+        ]
         return tuple(dict.fromkeys(found))
 
 

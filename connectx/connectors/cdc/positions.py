@@ -81,7 +81,7 @@ class SnapshotState:
     finished: bool = False
 
     def to_json(self) -> str:
-        """The state as JSON."""
+        """Text for the source offset; inverse of `of`."""
         whole = {"xids": self.visible.text, "until": self.visible.until}
         if not self.finished:
             reading = {table: [[each.after, each.to] for each in left] for table, left in self.reading.items()}

@@ -199,7 +199,7 @@ class ReplicationStream:
             self._changed.notify_all()
 
     def _read(self, pgconn: PGconn) -> None:
-        sent_s = heard_s = time.monotonic()
+        sent_s = received_s = time.monotonic()
         sent = self._confirmed
         asked = True
         while not self._ends:
@@ -208,10 +208,10 @@ class ReplicationStream:
                 sent, sent_s = self._send_status(pgconn), now_s
             has_room = len(self._ready) < self._most
             if not has_room:
-                heard_s = now_s
+                received_s = now_s
             asked, has_more = self._take_frames(pgconn) if has_room else (False, False)
             if asked or has_more:
-                heard_s = now_s
+                received_s = now_s
                 continue
             sources: list[socket.socket | int] = [self._woken, pgconn.socket] if has_room else [self._woken]
             left_s = max(0.0, sent_s + self._interval_s - now_s)
@@ -221,8 +221,8 @@ class ReplicationStream:
             if has_room:  # otherwise the library would read ahead of the task without a limit
                 pgconn.consume_input()
             if pgconn.socket in found:
-                heard_s = time.monotonic()
-            elif now_s > heard_s + _SILENT_S + self._interval_s:
+                received_s = time.monotonic()
+            elif now_s > received_s + _SILENT_S + self._interval_s:
                 raise self._lost(f"the server has not answered for {_SILENT_S:.0f} s")
         if self._confirmed > sent:
             self._send_status(pgconn)

@@ -246,8 +246,11 @@ class Snapshot:
         full = page.shape.full
         done = (*state.done, *self._empty, *([full] if page.ends else []))
         ranges = state.reading.get(full) if page.shape.key else None
-        left = [part for each in ranges or self._ranges[full]
-                for part in (page.rest if each.to == page.range.to else (each,))]  # fmt: skip
+        left = [
+            part
+            for each in ranges or self._ranges[full]
+            for part in (page.rest if each.to == page.range.to else (each,))
+        ]
         reading = {**state.reading, full: tuple(left)}
         self._empty.clear()
         return replace(state, done=done, reading={table: left for table, left in reading.items() if table not in done})

@@ -131,8 +131,10 @@ class Decoder:
             last = min(int(np.searchsorted(counts, sent + self._most)), len(counts) - 1)
             chosen = found.take(slice(sent, int(counts[last])))
             self.position = _after(self.position, log, last)
-            parts = [self._part(log, shapes[number], chosen.take(chosen.shapes == number))
-                     for number in dict.fromkeys(chosen.shapes.tolist())]  # fmt: skip
+            parts = [
+                self._part(log, shapes[number], chosen.take(chosen.shapes == number))
+                for number in dict.fromkeys(chosen.shapes.tolist())
+            ]
             first, sent = last + 1, int(counts[last])
             if parts := [part for part in parts if len(part)]:
                 yield Transactions(self.position, parts)
@@ -281,8 +283,9 @@ def _row_texts(buffer: Any, columns: list[Texts], rows: Any) -> RowTexts | None:
         return None
     every = not missing.any() and len(rows) == len(columns[0].kinds) and bool((rows[1:] > rows[:-1]).all())
     taken = columns if every else [texts.take(rows) for texts in columns]
-    unchanged = {number: mask for number, texts in enumerate(taken)
-                 if (mask := texts.kinds == pgoutput.UNCHANGED).any()}  # fmt: skip
+    unchanged = {
+        number: mask for number, texts in enumerate(taken) if (mask := texts.kinds == pgoutput.UNCHANGED).any()
+    }
     return RowTexts([_gathered(buffer, texts) for texts in taken], unchanged, missing if missing.any() else None)
 
 

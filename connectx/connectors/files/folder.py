@@ -158,8 +158,9 @@ class Folder:
             found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
         else:
             found = [entry.path for entry in os.scandir(path)]
-        return [one for one in found if self._is_wanted(os.path.basename(one)) and self._is_own(one)
-                and os.path.isfile(one)]  # fmt: skip
+        return [
+            one for one in found if self._is_wanted(os.path.basename(one)) and self._is_own(one) and os.path.isfile(one)
+        ]
 
     def _is_wanted(self, name: str) -> bool:
         return fnmatch(name, self.name_filter) and not name.startswith((".", "_")) and not name.endswith(MARK)

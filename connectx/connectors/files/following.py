@@ -145,8 +145,8 @@ class SourceFile:
         self, start: Mapping[str, Any] | None, end: Mapping[str, Any] | None, max_bytes: int
     ) -> Iterator[Lines]:
         """Complete lines between two source offsets (None: the file's ends)."""
-        for first, behind, data in self.blocks(start, end, max_bytes):
-            yield Lines(data, self.path, first, {"position": behind})
+        for first, reached, data in self.blocks(start, end, max_bytes):
+            yield Lines(data, self.path, first, {"position": reached})
 
     def close(self) -> None:
         """Nothing is kept open."""

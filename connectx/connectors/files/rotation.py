@@ -68,8 +68,11 @@ class Place:
         """The source offset."""
         left = {"left": self.left} if self.left else {}
         return {
-            **{"position": self.position, "inode": self.inode, "fingerprint": self.fingerprint},
-            **{"rotated_ns": self.rotated_ns, **left},
+            "position": self.position,
+            "inode": self.inode,
+            "fingerprint": self.fingerprint,
+            "rotated_ns": self.rotated_ns,
+            **left,
         }
 
 
@@ -234,7 +237,7 @@ class RotatedFile:
                 return None
             following = None if file is current else later[1] if len(later) > 1 else current
             if following is not None and file.size < place.position:  # a copy of less than what was read
-                return self._go_on(file, following)
+                return self._open_next(file, following)
             data = complete_lines(_io(file), place.position, file.size, max_bytes, self._file.ends)
             if not file.holds(place):
                 return None  # truncated while it was read
@@ -264,9 +267,9 @@ class RotatedFile:
                 return None
         if rest := file.read(place.position, file.size):  # a line without an end
             return self._lines(file, place, rest)
-        return self._go_on(file, following)
+        return self._open_next(file, following)
 
-    def _go_on(self, file: _File, following: _File) -> Lines:
+    def _open_next(self, file: _File, following: _File) -> Lines:
         size = file.size
         left = f"{file.inode}:{size}:{file.fingerprint(size)}"
         return Lines(b"", file.path, size, Place(0, following.inode, "", file.modified_ns, left).offset())

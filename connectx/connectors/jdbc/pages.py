@@ -82,7 +82,7 @@ class Page:
         first: int = pc.index(column, column[at]).as_py()
         if first:
             return first  # the group of row `at` begins the next slice
-        behind: int = pc.sum(pc.equal(column, column[at])).as_py()
-        if behind < rows.num_rows:
-            return behind
+        equal: int = pc.sum(pc.equal(column, column[at])).as_py()
+        if equal < rows.num_rows:
+            return equal
         return int(rows.num_rows) if self._ended and not self.is_full else 0

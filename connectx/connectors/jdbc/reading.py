@@ -37,9 +37,13 @@ class Reading:
         """Rows after a position; the tracked values are additional columns."""
         added = self._added
         sql = self.criteria.query(
-            _selected(database, [*self.fields, *added]), self.source, after, before_us=before_us, until=until,
+            _selected(database, [*self.fields, *added]),
+            self.source,
+            after,
+            before_us=before_us,
+            until=until,
             limit=limit,
-        )  # fmt: skip
+        )
         return database.read(sql, [*self.fields, *added], slice_rows)
 
     def statement(

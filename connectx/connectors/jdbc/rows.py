@@ -134,7 +134,7 @@ class TableRows:
         if self.needs_care(rows):
             rows = self._without_tombstones(rows)
         if carefully and rows.num_rows:
-            self._target.check_at_once()
+            self._target.check_immediately()
         for topic, mine in _by_topic(rows):
             for is_delete, part in self._parts(mine):
                 if carefully:
@@ -237,8 +237,13 @@ class TableRows:
     ) -> pa.Table:
         """Columns whose fields have the defaults of the records' schemas."""
         made = self._named(columns)
-        given = [one for side in ("value", "key") if pa.types.is_struct(rows[side].type) for one in rows[side].type
-                 if DEFAULT.encode() in (one.metadata or ()) and (side == "key") == (one.name in key)]  # fmt: skip
+        given = [
+            one
+            for side in ("value", "key")
+            if pa.types.is_struct(rows[side].type)
+            for one in rows[side].type
+            if DEFAULT.encode() in (one.metadata or ()) and (side == "key") == (one.name in key)
+        ]
         defaults = {self._target.stored_name(one.name): {DEFAULT: one.metadata[DEFAULT.encode()]} for one in given}
         fields = [field.with_metadata(defaults.get(field.name)) for field in made.schema]
         return pa.Table.from_arrays(made.columns, schema=pa.schema(fields))

@@ -214,7 +214,7 @@ class Target(ABC):
         self.execute("ROLLBACK TO SAVEPOINT connectx_part")
         self.execute("RELEASE SAVEPOINT connectx_part")
 
-    def check_at_once(self) -> None:  # noqa: B027
+    def check_immediately(self) -> None:  # noqa: B027
         """Check constraints with each statement of this transaction, not when it is committed."""
 
     @abstractmethod

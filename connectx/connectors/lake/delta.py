@@ -76,8 +76,12 @@ _ENDPOINT: Final = re.compile(
 """Options and variables that name a service other than those of AWS, Azure and Google."""
 
 _DIVIDING: Final = (
-    *(pa.types.is_string, pa.types.is_integer, pa.types.is_boolean),
-    *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal),
+    pa.types.is_string,
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_decimal,
 )
 """Types of columns whose values have the same text in each library."""
 

@@ -186,8 +186,12 @@ class LakeSettings:
                 debezium=values["value.envelope"] == "debezium",
             )
         return cls(
-            *(values["table.name.format"], tables, values["auto.evolve"]),
-            *(values["flush.size"], values["flush.bytes"], upserts),
+            values["table.name.format"],
+            tables,
+            values["auto.evolve"],
+            values["flush.size"],
+            values["flush.bytes"],
+            upserts,
         )
 
     def table_of(self, topic: str) -> str:

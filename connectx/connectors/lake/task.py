@@ -237,7 +237,7 @@ class LakeSink(SinkConnector):
 
     @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
-        """flush.interval.ms."""
+        """Value of `flush.interval.ms` in a configuration."""
         return int(cls.config.parse(config)["flush.interval.ms"])
 
 
@@ -576,9 +576,9 @@ class LakeTask(SinkTask):
             try:
                 self._commit_table(self._tables[name], pending)
             except CommitRefusedError as refused:
-                goes_on = self._drop() | refused.committed
-                self._next |= goes_on
-                raise CommitRefusedError(refused.message, goes_on, next_step=refused.next_step) from None
+                restarts = self._drop() | refused.committed
+                self._next |= restarts
+                raise CommitRefusedError(refused.message, restarts, next_step=refused.next_step) from None
             del self._pending[name]
 
     def _commit_table(self, table: LakeTable, pending: Pending) -> None:

@@ -15,8 +15,13 @@ from connectx.kafka.admin.client import Admin, TopicSpec
 log = logging.getLogger(__name__)
 
 _COPIED: Final[tuple[str, ...]] = (
-    *("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "delete.retention.ms"),
-    *("min.compaction.lag.ms", "max.compaction.lag.ms"),
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "max.message.bytes",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
 )
 
 

@@ -67,8 +67,13 @@ def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(stored_type(kind.key_type, name), stored_type(kind.item_type, name))
     known_types = (
-        *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string),
-        *(pa.types.is_binary, pa.types.is_decimal, pa.types.is_date),
+        pa.types.is_boolean,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_decimal,
+        pa.types.is_date,
     )
     if any(is_known(kind) for is_known in known_types):
         return kind

@@ -41,10 +41,25 @@ _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
 
 _CLIENT: Final = frozenset(
     (
-        *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
-        *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_only"),
-        *("pool_idle_timeout", "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes"),
-        *("randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent"),
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
     )
 )
 """Options of the HTTP client, which obstore takes separately; it aborts where it finds them among the others."""
@@ -69,8 +84,15 @@ _PASSING: Final = ("404", "408", "409", "412", "429")
 """Answers between 400 and 499 after which the same request may succeed later, or that a caller expects."""
 
 _REFUSALS: Final = (
-    *("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "INVALID_CLIENT_TOKEN_ID", "MISSING_AUTHENTICATION_TOKEN"),
-    *("SIGNATURE_DOES_NOT_MATCH", "INVALID_SIGNATURE", "UNRECOGNIZED_CLIENT", "ACCOUNT_PROBLEM", "OPT_IN_REQUIRED"),
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "INVALID_CLIENT_TOKEN_ID",
+    "MISSING_AUTHENTICATION_TOKEN",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "INVALID_SIGNATURE",
+    "UNRECOGNIZED_CLIENT",
+    "ACCOUNT_PROBLEM",
+    "OPT_IN_REQUIRED",
 )
 
 _CHECKED: Final = "_connectx.txt"

@@ -203,9 +203,9 @@ class Rebalance:
         """Start work only with the very config that the leader assigned with."""
         assert self.assignment is not None, "an assignment is being carried out"
         self._move(RebalancePhase.SYNCING)
-        behind = self.context.config.offset < self.assignment.config_offset
+        is_late = self.context.config.offset < self.assignment.config_offset
         mismatch = self.assignment.error != 0
-        if behind or (mismatch and self.context.group.is_leader):
+        if is_late or (mismatch and self.context.group.is_leader):
             self._read()
         else:
             self._after_read()
@@ -239,7 +239,7 @@ class Rebalance:
             self.read_retries_left -= 1
         else:
             self.read_retries_left = _READ_RETRIES
-            self.give_up_work(reason)
+            self.release_work(reason)
             self._read()
 
     def _after_read(self) -> None:
@@ -284,7 +284,7 @@ class Rebalance:
         self._stop(ghosts, causes.WorkDeleted())
         group.assignment = group.work.minus(ghosts)
 
-    def give_up_work(self, reason: Cause) -> None:
+    def release_work(self, reason: Cause) -> None:
         """Stop everything and forget the assignment, so that the next join claims nothing."""
         self._stop_everything(reason)
         self.context.group.assignment = None
@@ -313,7 +313,7 @@ class Rebalance:
         reason = causes.CoordinatorUnreachable()
         if self.context.group.assignment is not None:
             self.on_lost(reason, None)
-            self.give_up_work(reason)
+            self.release_work(reason)
         self._move(RebalancePhase.JOINING)
         self._forget_read()
         self.request_rejoin(reason)

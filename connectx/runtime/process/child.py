@@ -148,9 +148,15 @@ class Child:
     def _start(self, order: Line) -> None:
         try:
             environment = WorkerEnvironment(
-                worker_config(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
-                self._record, system_clock(), self._on_view, order["process_token"],
-            )  # fmt: skip
+                worker_config(order["config"]),
+                order["bootstrap_servers"],
+                Plugins(),
+                self._spark,
+                self._record,
+                system_clock(),
+                self._on_view,
+                order["process_token"],
+            )
             self._worker = Worker(order["name"], environment)
             self._worker.start()
         except Exception as error:  # whatever it is, the owner waits for it

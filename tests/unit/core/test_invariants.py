@@ -72,7 +72,7 @@ def forget_without_timers(self: Tasks, life: TaskLife) -> None:
     del self.lives[life.task]
 
 
-def give_up_without_stopping(self: Rebalance, reason: str) -> None:
+def release_without_stopping(self: Rebalance, reason: str) -> None:
     self.context.group.assignment = None
 
 
@@ -99,7 +99,7 @@ RESTARTED = (
 REFUSED = (Request(7, verbs.Create("n", SOURCE)), ConfigRecordsWritten(2, "fenced", fenced=True))
 
 MUTANTS = (
-    Mutant(Rule.ASSIGNED_ONLY, Rebalance, "give_up_work", give_up_without_stopping, (ShutdownRequested(),)),
+    Mutant(Rule.ASSIGNED_ONLY, Rebalance, "release_work", release_without_stopping, (ShutdownRequested(),)),
     Mutant(Rule.NEWEST_CONFIGS, Tasks, "on_new_task_configs", nothing, (*STARTED, *NEW_CONFIGS)),
     Mutant(
         Rule.OWN_INSTANCE, Context, "new_instance", lambda _: 1,
@@ -128,7 +128,7 @@ MUTANTS = (
         (HEARTBEAT, HeartbeatReplied(5, "REBALANCE_IN_PROGRESS")),
     ),
     Mutant(
-        Rule.MEMBER_GOES_ON, Membership, "_back_off", nothing,
+        Rule.MEMBER_CONTINUES, Membership, "_back_off", nothing,
         (HEARTBEAT, GroupRequestFailed(5, "the connection was cut")),
     ),
     Mutant(Rule.STOPPED_IS_EMPTY, Membership, "leave", nothing, STOPPED),

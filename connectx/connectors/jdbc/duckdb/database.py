@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
@@ -31,10 +32,22 @@ from connectx.errors.databases import (
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _AS: Final = {
-    **{"UTINYINT": "SMALLINT", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT", "UBIGINT": "DECIMAL(20,0)"},
-    **{"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "VARCHAR", "UUID": "VARCHAR", "TIME": "VARCHAR", "BIT": "VARCHAR"},
-    **{"INTERVAL": "VARCHAR", "JSON": "VARCHAR", "TIME WITH TIME ZONE": "VARCHAR", "BIGNUM": "VARCHAR"},
-    **{"TIMESTAMP_S": "TIMESTAMP", "TIMESTAMP_MS": "TIMESTAMP", "TIMESTAMP_NS": "TIMESTAMP"},
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INTEGER",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20,0)",
+    "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "VARCHAR",
+    "UUID": "VARCHAR",
+    "TIME": "VARCHAR",
+    "BIT": "VARCHAR",
+    "INTERVAL": "VARCHAR",
+    "JSON": "VARCHAR",
+    "TIME WITH TIME ZONE": "VARCHAR",
+    "BIGNUM": "VARCHAR",
+    "TIMESTAMP_S": "TIMESTAMP",
+    "TIMESTAMP_MS": "TIMESTAMP",
+    "TIMESTAMP_NS": "TIMESTAMP",
 }
 _SQL_TYPES: Final = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE"}
 
@@ -46,8 +59,8 @@ class DuckDatabase(FileConnection, Database):
     clock = "SELECT epoch_us(now())"
     bulk_obstacle = "a database of DuckDB is a file on the worker's machine, which one process has open at a time"
 
+    @override
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
-        """As in Database."""
         listed = {"TABLE": "'BASE TABLE'", "VIEW": "'VIEW'"}
         wanted = ", ".join(listed[kind.upper()] for kind in kinds if kind.upper() in listed)
         rows = self.query(
@@ -56,8 +69,8 @@ class DuckDatabase(FileConnection, Database):
         )
         return [TableName(schema, name, catalog) for schema, name, catalog in rows]
 
+    @override
     def found_columns(self, table: TableName) -> list[Column]:
-        """As in Database."""
         rows = self.query(
             "SELECT column_name, data_type, is_nullable, coalesce(column_default, '') LIKE 'nextval(%' "
             "FROM duckdb_columns() WHERE database_name = current_database() "
@@ -65,8 +78,8 @@ class DuckDatabase(FileConnection, Database):
         )
         return [Column(*row) for row in rows]
 
+    @override
     def query_columns(self, query: str) -> list[Column]:
-        """As in Database."""
         return [Column(row[0], row[1]) for row in self.query(f"DESCRIBE {query}")]
 
     def field(self, column: Column) -> Field:
@@ -80,8 +93,8 @@ class DuckDatabase(FileConnection, Database):
             return Field(column.name, self._aware(name), None, column.is_nullable)
         return Field(column.name, f"CAST({name} AS {wanted})" if wanted else name, None, column.is_nullable)
 
+    @override
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
-        """As in Database."""
         value = self.first_time(columns)
         if any(column.type == "TIMESTAMP WITH TIME ZONE" for column in columns):
             return TimestampSql(value, f"epoch_us({value})", lambda micros: f"TIMESTAMPTZ '{self.utc_text(micros)}'")
@@ -89,15 +102,15 @@ class DuckDatabase(FileConnection, Database):
         micros = f"epoch_us({plain if str(self.settings.zone) == 'UTC' else self._aware(plain)})"
         return TimestampSql(value, micros, lambda micros: f"TIMESTAMP '{self.local_text(micros)}'")
 
+    @override
     def incrementing(self, column: Column) -> str:
-        """As in Database."""
         decimal = _DECIMAL.fullmatch(column.type)
         if column.type not in _WHOLE and not (decimal and decimal[2] == "0"):
             raise not_whole(column)
         return f"CAST({self.column(column.name)} AS HUGEINT)" if decimal else self.column(column.name)
 
+    @override
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
-        """As in Database."""
         reader = self._call(lambda: self._live().sql(sql).to_arrow_reader(rows))
         while (batch := self._call(lambda: next(reader, None))) is not None:
             yield rows_of(fields, [_plain(column) for column in batch.columns])
@@ -109,8 +122,8 @@ class DuckDatabase(FileConnection, Database):
     def _aware(self, value: str) -> str:
         return f"({value} AT TIME ZONE {literal(str(self.settings.zone))})"
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Database."""
         rows: list[tuple[Any, ...]] = self._call(lambda: self._live().execute(sql).fetchall())
         return rows
 

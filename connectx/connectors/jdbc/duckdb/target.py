@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.duckdb.database import duckdb_error
 from connectx.connectors.jdbc.file_connection import FileConnection
@@ -16,19 +17,39 @@ from connectx.errors.databases import DatabaseUnavailableError
 _Result = TypeVar("_Result")
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _ARROW: Final = {
-    **{"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64()},
-    **{"UTINYINT": pa.uint8(), "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(), "UBIGINT": pa.uint64()},
-    **{"FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(), "VARCHAR": pa.string()},
-    **{"BLOB": pa.binary(), "DATE": pa.date32(), "TIME": pa.time64("us"), "TIMESTAMP": pa.timestamp("us")},
-    **{"TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC")},
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "UTINYINT": pa.uint8(),
+    "USMALLINT": pa.uint16(),
+    "UINTEGER": pa.uint32(),
+    "UBIGINT": pa.uint64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(),
+    "BLOB": pa.binary(),
+    "DATE": pa.date32(),
+    "TIME": pa.time64("us"),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
 }
 _ALSO: Final = {"TIMESTAMP": ("date",), "TIMESTAMP WITH TIME ZONE": ("date",), "HUGEINT": ("number",)}
 _CREATED: Final = (
-    *((pa.types.is_boolean, "BOOLEAN"), (pa.types.is_int8, "TINYINT"), (pa.types.is_int16, "SMALLINT")),
-    *((pa.types.is_int32, "INTEGER"), (pa.types.is_integer, "BIGINT"), (pa.types.is_float32, "FLOAT")),
-    *((pa.types.is_floating, "DOUBLE"), (pa.types.is_date, "DATE"), (pa.types.is_string, "VARCHAR")),
-    *((pa.types.is_large_string, "VARCHAR"), (pa.types.is_binary, "BLOB"), (pa.types.is_large_binary, "BLOB")),
-    *((pa.types.is_time, "TIME"),),
+    (pa.types.is_boolean, "BOOLEAN"),
+    (pa.types.is_int8, "TINYINT"),
+    (pa.types.is_int16, "SMALLINT"),
+    (pa.types.is_int32, "INTEGER"),
+    (pa.types.is_integer, "BIGINT"),
+    (pa.types.is_float32, "FLOAT"),
+    (pa.types.is_floating, "DOUBLE"),
+    (pa.types.is_date, "DATE"),
+    (pa.types.is_string, "VARCHAR"),
+    (pa.types.is_large_string, "VARCHAR"),
+    (pa.types.is_binary, "BLOB"),
+    (pa.types.is_large_binary, "BLOB"),
+    (pa.types.is_time, "TIME"),
 )
 _ROWS: Final = "connectx_rows"
 
@@ -50,23 +71,23 @@ class DuckTarget(FileConnection, Target):
         self._done: list[Callable[[], object]] = []
         self._mark = 0
 
+    @override
     def execute(self, sql: str) -> None:
-        """As in Target."""
         self._do(lambda: self._connection.execute(sql))
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Target."""
         rows: list[tuple[Any, ...]] = self._do(lambda: self._connection.execute(sql).fetchall())
         return rows
 
+    @override
     def commit(self) -> None:
-        """As in Target."""
         if self._in_transaction:
             self._call(lambda: self._connection.execute("COMMIT"))
             self._end()
 
+    @override
     def rollback(self) -> None:
-        """As in Target."""
         if self._connection is None or not self._in_transaction:
             return
         self._end()
@@ -75,41 +96,42 @@ class DuckTarget(FileConnection, Target):
         except Exception:
             self.close()
 
+    @override
     def cancel(self) -> None:
-        """As in Target."""
         if (connection := self._connection) is not None:
             connection.interrupt()
 
+    @override
     def close(self) -> None:
-        """As in Target."""
         self._end()
         super().close()
 
+    @override
     def rest(self) -> None:
-        """As in Target."""
         self.close()
 
+    @override
     def begin_part(self) -> None:
-        """As in Target."""
         self._mark = len(self._done)
 
+    @override
     def keep_part(self) -> None:
-        """As in Target."""
+        pass  # the mark of the next part replaces this one's
 
+    @override
     def drop_part(self) -> None:
-        """As in Target."""
         before = self._done[: self._mark]
         self.rollback()
         for statement in before:
             self._do(statement)
 
+    @override
     def default_schema(self) -> str:
-        """As in Target."""
         ((schema,),) = self.query("SELECT current_schema()")
         return str(schema)
 
+    @override
     def describe(self, schema: str, name: str) -> TargetTable | None:
-        """As in Target."""
         where = f"database_name = current_database() AND schema_name = {self.literal(schema)} "
         where += f"AND table_name = {self.literal(name)}"
         rows = self.query(
@@ -132,38 +154,38 @@ class DuckTarget(FileConnection, Target):
         }
         return TargetTable(schema, name, self.place(schema, name), columns) if columns else None
 
+    @override
     def type_name(self, kind: pa.DataType, *, in_key: bool) -> str | None:
-        """As in Target."""
         if pa.types.is_decimal(kind):
             return f"DECIMAL({kind.precision},{kind.scale})" if kind.precision <= 38 else None
         if pa.types.is_timestamp(kind):
             return "TIMESTAMP" if kind.tz is None else "TIMESTAMP WITH TIME ZONE"
         return next((name for fits, name in _CREATED if fits(kind)), None)
 
+    @override
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
-        """As in Target."""
         self._with_rows(self._inserting(table, rows), rows)
 
+    @override
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        """As in Target."""
         conflict = self.on_conflict(rows.column_names, key)
         self._with_rows(f"{self._inserting(table, rows)} {conflict}", rows)
 
+    @override
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
-        """As in Target."""
         changes = ", ".join(
             f"{self.quoted(name)} = {self._cast(table, name)}" for name in rows.column_names if name not in key
         )
         same = self._same(table, key)
         self._with_rows(f"UPDATE {table.quoted} AS t SET {changes} FROM {_ROWS} AS s WHERE {same}", rows)
 
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
-        """As in Target."""
         same = self._same(table, keys.column_names)
         self._with_rows(f"DELETE FROM {table.quoted} AS t USING {_ROWS} AS s WHERE {same}", keys)
 
+    @override
     def bytes_default(self, data: bytes) -> str:
-        """As in Target."""
         return f"unhex('{data.hex()}')"
 
     def _inserting(self, table: TargetTable, rows: pa.Table) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import INCREMENTING, TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.database import (
@@ -26,20 +27,41 @@ from connectx.errors.databases import DatabaseError, RowRefusedError, TableMisma
 
 _KINDS: Final = {"TABLE": "'BASE TABLE'", "VIEW": "'VIEW'"}
 _WHOLE: Final = {
-    **{"tinyint": (pa.int8(), pa.int16()), "smallint": (pa.int16(), pa.int32()), "int": (pa.int32(), pa.int64())},
-    **{"mediumint": (pa.int32(), pa.int32()), "bigint": (pa.int64(), pa.decimal128(20, 0))},
+    "tinyint": (pa.int8(), pa.int16()),
+    "smallint": (pa.int16(), pa.int32()),
+    "int": (pa.int32(), pa.int64()),
+    "mediumint": (pa.int32(), pa.int32()),
+    "bigint": (pa.int64(), pa.decimal128(20, 0)),
     "year": (pa.int32(), pa.int32()),
 }
 """Arrow types of whole numbers, with and without a sign."""
 _OTHER: Final = {
-    **{"float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "datetime": pa.timestamp("us")},
-    **{"timestamp": pa.timestamp("us", "UTC"), "binary": pa.binary(), "varbinary": pa.binary(), "bit": pa.binary()},
-    **{"tinyblob": pa.binary(), "blob": pa.binary(), "mediumblob": pa.binary(), "longblob": pa.binary()},
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "binary": pa.binary(),
+    "varbinary": pa.binary(),
+    "bit": pa.binary(),
+    "tinyblob": pa.binary(),
+    "blob": pa.binary(),
+    "mediumblob": pa.binary(),
+    "longblob": pa.binary(),
 }
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _CODES: Final = {
-    **{1: "tinyint", 2: "smallint", 3: "bigint", 4: "float", 5: "double", 7: "timestamp", 8: "bigint", 9: "int"},
-    **{10: "date", 12: "datetime", 13: "year"},
+    1: "tinyint",
+    2: "smallint",
+    3: "bigint",
+    4: "float",
+    5: "double",
+    7: "timestamp",
+    8: "bigint",
+    9: "int",
+    10: "date",
+    12: "datetime",
+    13: "year",
 }
 """Types by the codes that the protocol gives to the columns of a query."""
 _VALUE_BYTES: Final = 8
@@ -69,8 +91,8 @@ class MySqlDatabase(Database):
         )
         return [TableName(schema, name) for schema, name in rows]
 
+    @override
     def found_columns(self, table: TableName) -> list[Column]:
-        """As in Database."""
         rows = self.query(
             "SELECT column_name, column_type, is_nullable = 'YES', extra LIKE '%auto_increment%', column_key = 'PRI' "
             f"FROM information_schema.columns WHERE table_schema = {literal(table.schema)} "
@@ -78,35 +100,37 @@ class MySqlDatabase(Database):
         )
         return [Column(name, kind, *(flag == "1" for flag in flags)) for name, kind, *flags in rows]
 
+    @override
     def query_columns(self, query: str) -> list[Column]:
-        """As in Database."""
-        return [Column(name, _described(code, precision, scale)) for name, code, _, _, precision, scale, _
-                in self._session.described(query)]  # fmt: skip
+        return [
+            Column(name, _described(code, precision, scale))
+            for name, code, _, _, precision, scale, _ in self._session.described(query)
+        ]
 
+    @override
     def field(self, column: Column) -> Field:
-        """As in Database."""
         kind = None if column.type == "unknown" else arrow_type(column.type)
         if decimal := _DECIMAL.match(column.type):
             mapped = numeric_type(self.settings.numeric_mapping, int(decimal[1]), int(decimal[2]))
             kind = {"decimal": kind, "double": pa.float64()}.get(mapped) or getattr(pa, mapped)()
         return Field(column.name, self.column(column.name), kind, column.is_nullable)
 
+    @override
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
-        """As in Database."""
         value = self.first_time(columns)
         self._stamps_are_local = not any(column.type.startswith("timestamp") for column in columns)
         text = self.local_text if self._stamps_are_local else lambda micros: self.utc_text(micros).removesuffix("+00")
         return TimestampSql(value, _EPOCH.format(value), lambda micros: f"TIMESTAMP '{text(micros)}'")
 
+    @override
     def incrementing(self, column: Column) -> str:
-        """As in Database."""
         decimal = _DECIMAL.match(column.type)
         if _base(column.type) not in _WHOLE and not (decimal and decimal[2] == "0"):
             raise not_whole(column)
         return self.column(column.name)
 
+    @override
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
-        """As in Database."""
         found = self._session.read(sql, rows)
         while (batch := self._next(found)) is not None:
             arrays = [_array(*column, field) for column, field in zip(batch, fields, strict=True)]
@@ -127,16 +151,16 @@ class MySqlDatabase(Database):
         sizes = [int(size) for (size,) in found if size is not None]
         return Estimate(int(plan[0]["rows"] or 0), max(_VALUE_BYTES * columns, *sizes))
 
+    @override
     def close(self) -> None:
-        """As in Database."""
         self._session.close()
 
+    @override
     def quote(self, name: str) -> str:
-        """As in Database."""
         return identifier(name)
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Database."""
         return self._session.query(sql)
 
     def _row_bytes(self, sql: str) -> int:

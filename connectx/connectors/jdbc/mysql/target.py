@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from connectx.connectors.jdbc.mysql.database import arrow_type
 from connectx.connectors.jdbc.mysql.session import MySqlSession, identifier, literal
@@ -17,10 +18,16 @@ _STATEMENT_BYTES: Final = 4_000_000
 _LONGEST_KEY: Final = 255
 _ALSO: Final = {"tinyint": ("bool",), "datetime": ("date",), "timestamp": ("date",), "time": ("time",)}
 _CREATED: Final = (
-    *((pa.types.is_boolean, "tinyint(1)"), (pa.types.is_int8, "tinyint"), (pa.types.is_int16, "smallint")),
-    *((pa.types.is_int32, "int"), (pa.types.is_integer, "bigint"), (pa.types.is_float32, "float")),
-    *((pa.types.is_floating, "double"), (pa.types.is_date, "date"), (pa.types.is_time, "time(6)")),
-    *((pa.types.is_timestamp, "datetime(6)"),),
+    (pa.types.is_boolean, "tinyint(1)"),
+    (pa.types.is_int8, "tinyint"),
+    (pa.types.is_int16, "smallint"),
+    (pa.types.is_int32, "int"),
+    (pa.types.is_integer, "bigint"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_floating, "double"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_time, "time(6)"),
+    (pa.types.is_timestamp, "datetime(6)"),
 )
 
 
@@ -48,24 +55,24 @@ class MySqlTarget(Target):
         )
         self._in_transaction = False
 
+    @override
     def execute(self, sql: str) -> None:
-        """As in Target."""
         self._begin()
         self._session.execute(sql)
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Target."""
         self._begin()
         return self._session.query(sql)
 
+    @override
     def commit(self) -> None:
-        """As in Target."""
         if self._in_transaction:
             self._session.execute("COMMIT")
             self._in_transaction = False
 
+    @override
     def rollback(self) -> None:
-        """As in Target."""
         if not self._in_transaction:
             return
         self._in_transaction = False
@@ -74,12 +81,12 @@ class MySqlTarget(Target):
         except Exception:
             self._session.close()
 
+    @override
     def cancel(self) -> None:
-        """As in Target."""
         self._session.cancel()
 
+    @override
     def close(self) -> None:
-        """As in Target."""
         self._in_transaction = False
         self._session.close()
 
@@ -154,12 +161,12 @@ class MySqlTarget(Target):
                 next_step="Create one, or correct pk.fields, and restart the task.",
             )
 
+    @override
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
-        """As in Target."""
         self._insert(table, rows, "")
 
+    @override
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        """As in Target."""
         changed = [name for name in rows.column_names if name not in key] or list(key)
         changes = ", ".join(f"{self.quoted(name)} = VALUES({self.quoted(name)})" for name in changed)
         self._insert(table, rows, f" ON DUPLICATE KEY UPDATE {changes}")
@@ -173,14 +180,14 @@ class MySqlTarget(Target):
             same = " AND ".join(f"{self.quoted(name)} = {values[name][at]}" for name in key)
             self.execute(f"UPDATE {table.quoted} SET {changes} WHERE {same}")
 
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
-        """As in Target."""
         listed = ", ".join(map(self.quoted, keys.column_names))
         for values in self._chunks(keys):
             self.execute(f"DELETE FROM {table.quoted} WHERE ({listed}) IN ({values})")
 
+    @override
     def quote(self, name: str) -> str:
-        """As in Target."""
         return identifier(name)
 
     def literal(self, text: str) -> str:
@@ -191,8 +198,8 @@ class MySqlTarget(Target):
         """As in Target: columns of long texts take an expression only."""
         return f"({literal(text)})"
 
+    @override
     def bytes_default(self, data: bytes) -> str:
-        """As in Target."""
         return f"(x'{data.hex()}')"
 
     def _begin(self) -> None:
@@ -230,8 +237,9 @@ def _literals(column: pa.ChunkedArray) -> pa.ChunkedArray:
         name = f"' AS DECIMAL({kind.precision},{max(0, kind.scale)}))"
         texts = pc.binary_join_element_wise("CAST('", column.cast(pa.string()), name, "")
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        texts = pa.chunked_array([[None if value is None else f"x'{value.hex()}'" for value in column.to_pylist()]],
-                                 pa.string())  # fmt: skip
+        texts = pa.chunked_array(
+            [[None if value is None else f"x'{value.hex()}'" for value in column.to_pylist()]], pa.string()
+        )
     elif pa.types.is_null(kind):
         texts = column.cast(pa.string())
     else:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
@@ -29,9 +30,14 @@ _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
 _SQL_TYPES: Final = {"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint"}
 _ONE_MOMENT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _NAMES: Final = (
-    *((pa.types.is_int16, "smallint"), (pa.types.is_int32, "integer"), (pa.types.is_integer, "bigint")),
-    *((pa.types.is_float32, "real"), (pa.types.is_floating, "double precision"), (pa.types.is_boolean, "boolean")),
-    *((pa.types.is_binary, "bytea"), (pa.types.is_date, "date")),
+    (pa.types.is_int16, "smallint"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_integer, "bigint"),
+    (pa.types.is_float32, "real"),
+    (pa.types.is_floating, "double precision"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_binary, "bytea"),
+    (pa.types.is_date, "date"),
 )
 
 
@@ -49,8 +55,8 @@ class PostgresDatabase(Database):
             {"application_name": settings.name[:63], "timezone": "UTC", "default_transaction_read_only": "on"},
         )
 
+    @override
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
-        """As in Database."""
         listed = ", ".join(_KINDS[kind.upper()] for kind in kinds if kind.upper() in _KINDS)
         rows = self.query(
             "SELECT n.nspname::text, c.relname::text, current_database()::text FROM pg_class c "
@@ -59,8 +65,8 @@ class PostgresDatabase(Database):
         )
         return [TableName(schema, name, catalog) for schema, name, catalog in rows]
 
+    @override
     def found_columns(self, table: TableName) -> list[Column]:
-        """As in Database."""
         rows = self.query(
             "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity <> '' OR "
             "coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%', EXISTS (SELECT FROM pg_index i "
@@ -79,8 +85,8 @@ class PostgresDatabase(Database):
         self._end()
         return [Column(field.name, _kind_of(field)) for field in found]
 
+    @override
     def field(self, column: Column) -> Field:
-        """As in Database."""
         name, kind = self.column(column.name), column.type
         if numeric := _NUMERIC.fullmatch(kind):
             return self._numeric(column, numeric)
@@ -92,8 +98,8 @@ class PostgresDatabase(Database):
             return Field(column.name, aware, pa.timestamp("us", "UTC"), column.is_nullable)
         return Field(column.name, name, arrow, column.is_nullable)
 
+    @override
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
-        """As in Database."""
         value = self.first_time(columns)
         if any(column.type == "timestamp with time zone" for column in columns):
             epoch = f"extract(epoch from {value}::timestamptz)"
@@ -102,8 +108,8 @@ class PostgresDatabase(Database):
         epoch = f"extract(epoch from {value}::timestamp AT TIME ZONE {zone})"
         return TimestampSql(value, _micros(epoch), lambda micros: f"TIMESTAMP '{self.local_text(micros)}'")
 
+    @override
     def incrementing(self, column: Column) -> str:
-        """As in Database."""
         numeric = _NUMERIC.fullmatch(column.type)
         if column.type not in ("smallint", "integer", "bigint") and not (numeric and numeric[2] in (None, "0")):
             raise not_whole(column)
@@ -133,19 +139,19 @@ class PostgresDatabase(Database):
         self._is_held = True
         return str(moment)
 
+    @override
     def release(self) -> None:
-        """As in Database."""
         self._is_held = False
         self._session.rollback()
 
+    @override
     def join(self, moment: str) -> None:
-        """As in Database."""
         self._session.execute(_ONE_MOMENT)
         self._session.execute(f"SET TRANSACTION SNAPSHOT {literal(moment)}")
         self._is_held = True
 
+    @override
     def close(self) -> None:
-        """As in Database."""
         self._is_held = False
         self._session.close()
 
@@ -165,8 +171,8 @@ class PostgresDatabase(Database):
         kind = pa.decimal128(precision, scale) if precision <= 38 and scale >= 0 else pa.string()
         return Field(column.name, f"{name}::text", kind, nullable)
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Database."""
         try:
             rows = self._session.query(sql)
             self._end()

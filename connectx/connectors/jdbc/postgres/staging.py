@@ -15,6 +15,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.postgres.target import PostgresTarget
 from connectx.connectors.jdbc.rows import RowSettings, TableRows
@@ -90,13 +91,13 @@ class StagingTarget(PostgresTarget):
         """What was copied, per table in the order in which it is to be done."""
         return [each for parts in self._collected.values() for each in parts]
 
+    @override
     def begin_part(self) -> None:
-        """As in Target."""
         super().begin_part()
         self._marked = dict(self._collected)
 
+    @override
     def drop_part(self) -> None:
-        """As in Target."""
         super().drop_part()
         self._collected = self._marked
 

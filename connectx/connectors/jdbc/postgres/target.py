@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.postgres.types import arrow_type, created_type
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
@@ -56,43 +57,43 @@ class PostgresTarget(Target):
         self._stages: list[TargetTable] = []
         self._filled: set[str] = set()
 
+    @override
     def execute(self, sql: str) -> None:
-        """As in Target."""
         self._session.execute(sql)
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Target."""
         return self._session.query(sql)
 
+    @override
     def commit(self) -> None:
-        """As in Target."""
         self._session.commit()
         self._filled.clear()
 
+    @override
     def rollback(self) -> None:
-        """As in Target."""
         self._filled.clear()
         self._session.rollback()
 
+    @override
     def cancel(self) -> None:
-        """As in Target."""
         self._session.cancel()
 
+    @override
     def close(self) -> None:
-        """As in Target."""
         self._session.close()
 
-    def check_at_once(self) -> None:
-        """As in Target."""
+    @override
+    def check_immediately(self) -> None:
         self.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
+    @override
     def default_schema(self) -> str:
-        """As in Target."""
         ((schema,),) = self.query("SELECT current_schema()::text")
         return schema or "public"
 
+    @override
     def describe(self, schema: str, name: str) -> TargetTable | None:
-        """As in Target."""
         rows = self.query(
             "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.atthasdef OR a.attidentity <> '', "
             "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey)) "
@@ -116,43 +117,43 @@ class PostgresTarget(Target):
         }
         return TargetTable(schema, name, self.place(schema, name), columns) if columns else None
 
+    @override
     def type_name(self, kind: pa.DataType, *, in_key: bool) -> str | None:
-        """As in Target."""
         return created_type(kind)
 
     def stored_name(self, name: str) -> str:
         """As in Target: PostgreSQL keeps names without quotes in lower case."""
         return name if self.settings.database.quotes else name.lower()
 
+    @override
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
-        """As in Target."""
         if _is_copied(table, rows):
             self._session.ingest(table.schema, table.name, rows)
         else:
             self.execute(self._insert_from(table, rows, self._stage(table, rows)))
 
+    @override
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        """As in Target."""
         if not in_part and _is_copied(table, rows) and self._all_new(table, rows):
             return
         conflict = self.on_conflict(rows.column_names, key)
         self.execute(f"{self._insert_from(table, rows, self._stage(table, rows))} {conflict}")
 
+    @override
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
-        """As in Target."""
         changes = ", ".join(
             f"{self.quoted(name)} = {self._staged(table, name)}" for name in rows.column_names if name not in key
         )
         stage = self._stage(table, rows)
         self.execute(f"UPDATE {table.quoted} t SET {changes} FROM {stage} s WHERE {self._same_key(table, key)}")
 
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
-        """As in Target."""
         stage = self._stage(table, keys)
         self.execute(f"DELETE FROM {table.quoted} t USING {stage} s WHERE {self._same_key(table, keys.column_names)}")
 
+    @override
     def end_holders(self, offsets_table: str, condition: str) -> list[str]:
-        """As in Target."""
         prefix = literal(self.settings.name_prefix)
         with self.transaction():
             ended = self.query(
@@ -162,8 +163,8 @@ class PostgresTarget(Target):
             )
         return sorted(name for name, _ in ended)
 
+    @override
     def bytes_default(self, data: bytes) -> str:
-        """As in Target."""
         return f"'\\x{data.hex()}'"
 
     def _all_new(self, table: TargetTable, rows: pa.Table) -> bool:

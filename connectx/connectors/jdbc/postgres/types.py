@@ -30,11 +30,19 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
 _NUMERIC: Final = re.compile(r"numeric\((\d+),(\d+)\)")
 _TEXT: Final = re.compile(r"(character varying|character|\"char\")(\(\d+\))?")
 _CREATED: Final = (
-    *((pa.types.is_boolean, "boolean"), (pa.types.is_int8, "smallint"), (pa.types.is_int16, "smallint")),
-    *((pa.types.is_int32, "integer"), (pa.types.is_integer, "bigint"), (pa.types.is_float32, "real")),
-    *((pa.types.is_floating, "double precision"), (pa.types.is_date, "date")),
-    *((pa.types.is_string, "text"), (pa.types.is_large_string, "text")),
-    *((pa.types.is_binary, "bytea"), (pa.types.is_large_binary, "bytea"), (pa.types.is_time, "time")),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "smallint"),
+    (pa.types.is_int16, "smallint"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_integer, "bigint"),
+    (pa.types.is_float32, "real"),
+    (pa.types.is_floating, "double precision"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_string, "text"),
+    (pa.types.is_large_string, "text"),
+    (pa.types.is_binary, "bytea"),
+    (pa.types.is_large_binary, "bytea"),
+    (pa.types.is_time, "time"),
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
@@ -52,25 +53,27 @@ class SqliteDatabase(FileConnection, Database):
 
     _connection: sqlite3.Connection | None = None
 
+    @override
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
-        """As in Database."""
         listed = ", ".join(f"'{kind.lower()}'" for kind in kinds if kind.upper() in ("TABLE", "VIEW"))
-        rows = self.query(f"SELECT name FROM sqlite_master WHERE type IN ({listed}) AND name NOT LIKE 'sqlite!_%' "
-                           "ESCAPE '!' ORDER BY name")  # fmt: skip
+        rows = self.query(
+            f"SELECT name FROM sqlite_master WHERE type IN ({listed}) AND name NOT LIKE 'sqlite!_%' "
+            "ESCAPE '!' ORDER BY name"
+        )
         return [TableName("", name) for (name,) in rows]
 
     def found_columns(self, table: TableName) -> list[Column]:
         """As in Database. The rowid's alias is counted up and never null."""
         return self._columns(table.name)
 
+    @override
     def query_columns(self, query: str) -> list[Column]:
-        """As in Database."""
         self._execute("DROP VIEW IF EXISTS temp.connectx_query")
         self._execute(f"CREATE TEMP VIEW connectx_query AS {query}")
         return self._columns("connectx_query")
 
+    @override
     def field(self, column: Column) -> Field:
-        """As in Database."""
         return Field(column.name, self.column(column.name), self._type(column.type), column.is_nullable)
 
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
@@ -87,14 +90,14 @@ class SqliteDatabase(FileConnection, Database):
 
         return TimestampSql(value, f"{value} * 1000", millis_of)
 
+    @override
     def incrementing(self, column: Column) -> str:
-        """As in Database."""
         if self._type(column.type) not in (pa.int64(), pa.int32(), pa.int16(), pa.int8(), None):
             raise not_whole(column)
         return self.column(column.name)
 
+    @override
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
-        """As in Database."""
         cursor = self._execute(sql)
         while found := self._call(lambda: cursor.fetchmany(rows)):
             arrays = [_array(values, field) for values, field in zip(zip(*found, strict=True), fields, strict=True)]
@@ -132,8 +135,8 @@ class SqliteDatabase(FileConnection, Database):
         cursor: sqlite3.Cursor = self._call(lambda: connection.execute(sql))
         return cursor
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Database."""
         cursor = self._execute(sql)
         rows: list[tuple[Any, ...]] = self._call(cursor.fetchall)
         return rows

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from typing_extensions import override
 
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.sqlite.database import declared_type, sqlite_error
@@ -14,10 +15,17 @@ from connectx.connectors.jdbc.target import Target, TargetColumn, TargetTable
 
 _Result = TypeVar("_Result")
 _CREATED = (
-    *((pa.types.is_boolean, "BOOLEAN"), (pa.types.is_integer, "INTEGER"), (pa.types.is_floating, "REAL")),
-    *((pa.types.is_string, "TEXT"), (pa.types.is_large_string, "TEXT"), (pa.types.is_binary, "BLOB")),
-    *((pa.types.is_large_binary, "BLOB"), (pa.types.is_date, "DATE"), (pa.types.is_timestamp, "TIMESTAMP")),
-    *((pa.types.is_time, "TIME"), (pa.types.is_decimal, "NUMERIC")),
+    (pa.types.is_boolean, "BOOLEAN"),
+    (pa.types.is_integer, "INTEGER"),
+    (pa.types.is_floating, "REAL"),
+    (pa.types.is_string, "TEXT"),
+    (pa.types.is_large_string, "TEXT"),
+    (pa.types.is_binary, "BLOB"),
+    (pa.types.is_large_binary, "BLOB"),
+    (pa.types.is_date, "DATE"),
+    (pa.types.is_timestamp, "TIMESTAMP"),
+    (pa.types.is_time, "TIME"),
+    (pa.types.is_decimal, "NUMERIC"),
 )
 
 
@@ -28,23 +36,23 @@ class SqliteTarget(FileConnection, Target):
 
     _connection: sqlite3.Connection | None = None
 
+    @override
     def execute(self, sql: str) -> None:
-        """As in Target."""
         connection = self._begun()
         self._call(lambda: connection.execute(sql))
 
+    @override
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """As in Target."""
         connection = self._begun()
         rows: list[tuple[Any, ...]] = self._call(lambda: connection.execute(sql).fetchall())
         return rows
 
+    @override
     def commit(self) -> None:
-        """As in Target."""
         self.execute("COMMIT")
 
+    @override
     def rollback(self) -> None:
-        """As in Target."""
         if self._connection is None or not self._connection.in_transaction:
             return
         try:
@@ -52,8 +60,8 @@ class SqliteTarget(FileConnection, Target):
         except sqlite3.Error:
             self.close()
 
+    @override
     def cancel(self) -> None:
-        """As in Target."""
         if (connection := self._connection) is not None:
             connection.interrupt()
 
@@ -61,8 +69,8 @@ class SqliteTarget(FileConnection, Target):
         """As in Target: SQLite calls a file's own schema main."""
         return ""
 
+    @override
     def describe(self, schema: str, name: str) -> TargetTable | None:
-        """As in Target."""
         place = ", ".join(self.literal(part) for part in (name, schema) if part)
         rows = self.query(
             f"SELECT name, type, dflt_value IS NOT NULL, pk FROM pragma_table_xinfo({place}) WHERE hidden = 0"
@@ -81,26 +89,26 @@ class SqliteTarget(FileConnection, Target):
         }
         return TargetTable(schema, name, self.place(schema, name), columns) if columns else None
 
+    @override
     def type_name(self, kind: pa.DataType, *, in_key: bool) -> str | None:
-        """As in Target."""
         return next((name for fits, name in _CREATED if fits(kind)), None)
 
+    @override
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
-        """As in Target."""
         self._many(self._inserting(table, rows), rows)
 
+    @override
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        """As in Target."""
         self._many(f"{self._inserting(table, rows)} {self.on_conflict(rows.column_names, key)}", rows)
 
+    @override
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
-        """As in Target."""
         others = [name for name in rows.column_names if name not in key]
         changes = ", ".join(f"{self.quoted(name)} = ?" for name in others)
         self._many(f"UPDATE {table.quoted} SET {changes} WHERE {self._same(key)}", rows.select([*others, *key]))
 
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
-        """As in Target."""
         self._many(f"DELETE FROM {table.quoted} WHERE {self._same(keys.column_names)}", keys)
 
     def _inserting(self, table: TargetTable, rows: pa.Table) -> str:
