@@ -40,7 +40,7 @@ demo: setup ## run the main job: flights from CSV to PostgreSQL while workers ar
 	@$(BIN)/connectx demo
 
 cluster: setup ## run flights through a Spark cluster into PostgreSQL and Delta while parts of it are killed
-	@$(BIN)/connectx demo --spark-cluster --report spark-cluster-demo.html
+	@$(BIN)/python -m bench.spark_cluster
 
 quick: $(INSTALLED) ## run the fast tests, without Java: the loop of daily work
 	@$(TIERS) quick

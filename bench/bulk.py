@@ -20,7 +20,7 @@ import psutil
 import connectx as cx
 from bench.bulk_flows import FLOWS, Flow, Run
 from bench.flows import JSON, create_topic, postgres
-from connectx.demo.standalone import SparkStandalone
+from bench.spark_standalone import SparkStandalone
 from connectx.model.events import Event, EventKind
 
 PARTITIONS = 4

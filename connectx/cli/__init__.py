@@ -47,22 +47,19 @@ def demo(
         "flights-demo.html"
     ),
     rows: Annotated[int | None, typer.Option(min=1000, help="Number of flights; by default all 336,776.")] = None,
-    spark_cluster: Annotated[
-        bool, typer.Option("--spark-cluster", help="Run on a local Spark cluster, into PostgreSQL and Delta.")
-    ] = False,
 ) -> None:
     """Move real data through a real cluster while workers are killed, and check that every row arrived once.
 
     Flights of 2013 go from a CSV file through Kafka into PostgreSQL, exactly once. The last line is JSON. The exit
     code is 1 if a row was lost or duplicated, or if a kill hit no running task.
     """
-    from connectx.demo import job, on_spark
     from connectx.demo.interrupts import terminable
+    from connectx.demo.job import run
     from connectx.demo.screen import screen_for
 
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
     with reporting_errors(), terminable():
-        outcome = (on_spark.run if spark_cluster else job.run)(screen_for(), report, rows)
+        outcome = run(screen_for(), report, rows)
     typer.echo(f"Report: {report}")
     typer.echo(json.dumps(outcome.line()))
     if not outcome.is_good:

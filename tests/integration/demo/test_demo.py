@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +31,8 @@ KEYS = [
 ROWS = 60_000
 ROWS_ON_SPARK = 170_000
 """Of one of three years: enough for a third slice, of at least 16 MB each, whose job lasts long enough for a kill."""
+DEMO = ("-c", "from connectx.cli import main; main()", "demo")
+ON_SPARK = ("-m", "bench.spark_cluster")
 LIMIT_S = 170
 LIMIT_ON_SPARK_S = 300
 
@@ -42,9 +44,8 @@ class Run:
         self.report = folder / "report.html"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        code = "from connectx.cli import main; main()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, "demo", "--report", str(self.report), *arguments],
+            [sys.executable, *arguments, "--report", str(self.report)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -102,8 +103,8 @@ class Run:
 
 
 @contextmanager
-def started(folder: Path, *arguments: str) -> Iterator[Run]:
-    run = Run(folder, *arguments)
+def started(folder: Path, *arguments: str, program: Sequence[str] = DEMO) -> Iterator[Run]:
+    run = Run(folder, *program, *arguments)
     try:
         yield run
     finally:
@@ -136,7 +137,7 @@ def test_every_flight_arrives_once_although_workers_are_killed(tmp_path: Path) -
 
 @pytest.mark.timeout(2 * LIMIT_ON_SPARK_S + 60)
 def test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_are_killed(tmp_path: Path) -> None:
-    with started(tmp_path, "--spark-cluster", "--rows", str(ROWS_ON_SPARK)) as demo:
+    with started(tmp_path, "--rows", str(ROWS_ON_SPARK), program=ON_SPARK) as demo:
         demo.wait_for("a Spark worker was killed while a job ran", LIMIT_ON_SPARK_S)
         demo.remember_children()
         code = demo.end(LIMIT_ON_SPARK_S)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from connectx.demo.flights import multiply
+from bench.spark_cluster import SparkOutcome, multiply
 from connectx.demo.measures import SUMMED, Measures, measure_file
-from connectx.demo.on_spark import SparkOutcome
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"

@@ -1,4 +1,4 @@
-"""The demo on a Spark cluster: executors move flights into PostgreSQL and Delta while parts of it are killed.
+"""`python -m bench.spark_cluster`: executors move flights into PostgreSQL and Delta while parts of it are killed.
 
 Everything runs on this machine: Kafka, PostgreSQL, Spark's master and two workers with an executor each, and three
 worker processes of connectx. An executor, a Spark worker and a worker of connectx get SIGKILL while a job of the source
@@ -7,19 +7,34 @@ runs, and another Spark worker while a job of a sink does.
 
 from __future__ import annotations
 
+import json
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+import typer
+
+from bench.spark_standalone import SparkStandalone
+from connectx.cli.common import reporting_errors
 from connectx.demo.database import database
-from connectx.demo.flights import TABLE, TOPIC, multiply, source_config, unpack
+from connectx.demo.flights import TABLE, TOPIC, source_config, unpack
+from connectx.demo.interrupts import terminable
 from connectx.demo.job import require_writable, temporary_folder
-from connectx.demo.measures import Measures, Reader, measure_delta, measure_file, measure_table, measure_topic
-from connectx.demo.screen import Screen
-from connectx.demo.standalone import SparkStandalone
+from connectx.demo.measures import (
+    COLUMN_NAMES,
+    Count,
+    Measures,
+    Reader,
+    as_text,
+    measure_file,
+    measure_table,
+    measure_topic,
+)
+from connectx.demo.screen import Screen, screen_for
 from connectx.demo.verdict import places_table, unlike
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors.demo import DemoError
@@ -141,12 +156,12 @@ def run(screen: Screen, report: Path, rows: int | None = None, copies: int = COP
         screen.finish(outcome.verdict(), stories(events), begin_ms)
         page = report_page(
             events,
-            title="connectx demo: flights on a Spark cluster",
+            title="connectx: flights on a Spark cluster",
             lead=f"{places['CSV file'].rows:,} flights through Spark's executors and Kafka into PostgreSQL and Delta.",
             shown=outcome.shown(),
             verdict=outcome.verdict(),
             samples=cluster.samples(),
-            footer="Written by `connectx demo --spark-cluster`.",
+            footer="Written by `make cluster`.",
         )
         save_page(page, report)
     return outcome
@@ -251,6 +266,36 @@ class _Flow:
         self.screen.report(f"{what} was killed while a job ran, with {self.watched.records:,} flights committed")
 
 
+def multiply(path: Path, copies: int) -> Path:
+    """Write the flights of a file again for each following year, into the file `flights-many.csv` beside it."""
+    target = path.with_name("flights-many.csv")
+    with target.open("w") as file:
+        for number in range(copies):
+            with path.open() as source:
+                header = source.readline()
+                if number == 0:
+                    file.write(header)
+                file.writelines(_years_later(line, number) for line in source)
+    return target
+
+
+def _years_later(line: str, years: int) -> str:
+    """A line with another year in its first and last column. Hours of New Year's Eve are in the next year already."""
+    front, _, hour = line.rpartition(",")
+    return f"{int(front[:4]) + years}{front[4:]},{int(hour[:4]) + years}{hour[4:]}"
+
+
+def measure_delta(path: Path) -> Measures:
+    """Read a Delta table's files with Arrow."""
+    from deltalake import DeltaTable
+
+    count = Count()
+    for batch in DeltaTable(path).to_pyarrow_dataset().to_batches(columns=list(COLUMN_NAMES)):
+        for row in batch.to_pylist():
+            count.add(as_text(row))
+    return count.done()
+
+
 def _executors_work() -> bool:
     """Whether executors run tasks now, as the driver reports it."""
     from pyspark.sql import SparkSession
@@ -268,3 +313,23 @@ def _rows_of_delta(table: Path) -> int:
         return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
     except TableNotFoundError:
         return 0
+
+
+def main(
+    report: Annotated[Path, typer.Option(help="HTML page to write, with timeline, stories and verdict.")] = Path(
+        "spark-cluster-demo.html"
+    ),
+    rows: Annotated[int | None, typer.Option(min=1000, help="Flights of a year; by default all 336,776.")] = None,
+) -> None:
+    """Run flights through a Spark cluster of this machine while parts of it are killed. The last line is JSON."""
+    logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
+    with reporting_errors(), terminable():
+        outcome = run(screen_for(), report, rows)
+    typer.echo(f"Report: {report}")
+    typer.echo(json.dumps(outcome.line()))
+    if not outcome.is_good:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
