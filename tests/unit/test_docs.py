@@ -104,7 +104,8 @@ def test_the_pages_that_are_read_first_are_short(page: str, lines: int) -> None:
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= lines
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+# A changelog also names commands of earlier versions.
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
 def test_every_connectx_command_that_a_page_names_has_its_options(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     blocks = "\n".join(re.findall(r"```(?!python)\w*\n(.*?)```", text, re.DOTALL))
