@@ -16,12 +16,14 @@ from connectx.core.messages import (
     CancelTask,
     InitTaskProducer,
     PrepareTask,
+    SetTaskTargetState,
     StopTask,
     TaskFailed,
     TaskStateReached,
     TaskStopped,
 )
 from connectx.model.ids import TaskId
+from connectx.model.states import TargetState
 from tests.simulation.invariants import must
 from tests.support.task_loops import numbered
 
@@ -48,6 +50,8 @@ class SimTask:
         self.producer_epoch: int | None = None
         self.begun = self.stopping = self.cancelled = self.ended = self.dead = False
         self.commands: list[Any] = []
+        if order.target_state is TargetState.PAUSED:
+            self.commands.append(SetTaskTargetState(*self.key, order.target_state))
         self.busy = False  # an effect's answer is awaited
         self.token = 0
         self.held: list[Callable[[], None]] = []

@@ -27,7 +27,7 @@ class Rule(StrEnum):
     GOES_ON = "a producer that has something to do waits for an answer or a time"
     REASON_IS_KNOWN = "a refused transaction and a failed producer have their reason"
     EMPTY_WITHOUT_TRANSACTION = "a transactional producer has batches only in a transaction"
-    LENDER_WAITS = "while it lends, a producer has an open transaction and no batches"
+    LENDER_WAITS = "while it lends, a producer has no batches and does not end its transaction"
     NEVER_BACK = "time, request numbers and the epoch of a producer id never go back"
 
 
@@ -145,7 +145,8 @@ def _empty_without_transaction(core: ProducerState) -> Iterator[str]:
 
 
 def _lender_waits(core: ProducerState) -> Iterator[str]:
-    if core.lent and (core.phase is not Phase.OPEN or core.delivery.queues):
+    lends = (Phase.OPEN, Phase.REFUSED, Phase.FAILED)  # the borrowers may not know yet that it is refused
+    if core.lent and (core.phase not in lends or core.delivery.queues):
         yield f"it lends {core.lent}, is {core.phase} and has batches of {sorted(core.delivery.queues)}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from connectx.core.messages import FenceProducers, ProducersFenced, Stimulus
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.config_providers import ConfigProviders
+from connectx.plugins.registry import Plugins
 from connectx.runtime.calls import Calls
 
 SECRET = "s3cret-of-the-admin-client"
@@ -23,7 +23,7 @@ def test_what_stood_behind_a_placeholder_is_neither_told_nor_logged(
     provider = {"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"}
     config = WorkerConfig.parse({**embedded_config({}), "bootstrap.servers": "127.0.0.1:9", **provider})
     posted: SimpleQueue[Stimulus] = SimpleQueue()
-    providers = ConfigProviders(config.originals, lambda name: (None, "unknown"))
+    providers = Plugins().providers(config)
     calls = Calls("w", ClientConfigs(config, "w"), config, posted.put, providers)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "${env:OF_THE_TEST}"}
     connector = {f"admin.override.{key}": text for key, text in login.items()}
