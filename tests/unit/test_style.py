@@ -66,10 +66,6 @@ PATTERNS: Final = {
     re.compile(r"(?<![\w-])(?:" + words.replace(" ", r"\s+") + r")(?![\w-])", re.IGNORECASE): plainer
     for words, plainer in REPLACEMENTS.items()
 }
-NOT_YET: Final = tuple(
-    f"connectx/{part}" for part in ("core/fetcher", "core/producer", "core/sink", "core/source", "runtime/tasks")
-)
-"""Folders whose names, layout and docstrings are not checked yet."""
 FENCED: Final = re.compile(r"^```.*?^```|<!--.*?-->", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"`[^`]*`")
 SCRIPT: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`", re.DOTALL)
@@ -197,11 +193,7 @@ def test_code_has_none_of_the_words_that_have_a_plainer_one(folder: str) -> None
 
 @pytest.mark.parametrize("problems", [name_problems, layout_problems, docstring_problems])
 def test_names_layout_and_docstrings_are_plain(problems: Callable[[str], Iterator[str]]) -> None:
-    found = {
-        path.relative_to(ROOT).as_posix(): list(problems(path.read_text(encoding="utf-8")))
-        for path in PRODUCT
-        if not any(path.is_relative_to(ROOT / folder) for folder in NOT_YET)
-    }
+    found = {path.relative_to(ROOT).as_posix(): list(problems(path.read_text(encoding="utf-8"))) for path in PRODUCT}
     assert {place: listed for place, listed in found.items() if listed} == {}
 
 

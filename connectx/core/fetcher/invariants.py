@@ -20,7 +20,7 @@ class Rule(StrEnum):
     ONE_FETCH_PER_NODE = "each node has one Fetch to answer at a time, and metadata is asked for once"
     FETCH_AT_POSITION = "a partition is in one pending Fetch that counts, at its position"
     BUFFER_LIMIT = "the buffer holds its limit and one answer of each node at most"
-    GOES_ON = "a wanted partition is asked for, or waits for a time, its leader, its node or room"
+    NEVER_STUCK = "a wanted partition is asked for, or waits for a time, its leader, its node or room"
     NEVER_BACK = "time, numbers that were given, and positions of a version never go back"
 
 
@@ -77,7 +77,7 @@ def _buffer_limit(core: FetcherState) -> Iterator[str]:
         yield f"{buffered_bytes} bytes are buffered"
 
 
-def _goes_on(core: FetcherState) -> Iterator[str]:
+def _never_stuck(core: FetcherState) -> Iterator[str]:
     pending = list(core.requests.of(msg.Fetch))
     busy = {node for node, _ in pending}
     asked = {(fetch.target, fetch.version) for _, request in pending for fetch in request.partitions}
@@ -98,5 +98,5 @@ _RULES: Final = {
     Rule.ONE_FETCH_PER_NODE: _one_fetch_per_node,
     Rule.FETCH_AT_POSITION: _fetch_at_position,
     Rule.BUFFER_LIMIT: _buffer_limit,
-    Rule.GOES_ON: _goes_on,
+    Rule.NEVER_STUCK: _never_stuck,
 }

@@ -24,7 +24,7 @@ class Rule(StrEnum):
     PRESENT_EPOCH = "every pending request is of the present producer id and epoch"
     ENDS_WHOLE = "a transaction ends when every batch is settled, and one end is pending at most"
     ONE_COORDINATOR_REQUEST = "the coordinator and the metadata have one request to answer at a time"
-    GOES_ON = "a producer that has something to do waits for an answer or a time"
+    NEVER_STUCK = "a producer that has something to do waits for an answer or a time"
     REASON_IS_KNOWN = "a refused transaction and a failed producer have their reason"
     EMPTY_WITHOUT_TRANSACTION = "a transactional producer has batches only in a transaction"
     LENDER_WAITS = "while it lends, a producer has no batches and does not end its transaction"
@@ -119,7 +119,7 @@ def _one_coordinator_request(core: ProducerState) -> Iterator[str]:
         yield f"pending are {kinds}"
 
 
-def _goes_on(core: ProducerState) -> Iterator[str]:
+def _never_stuck(core: ProducerState) -> Iterator[str]:
     sends = _SENDS if core.settings.transactional_id else (Phase.READY,)
     is_due = core.delivery.queues and core.phase in sends
     is_changing = core.phase in (Phase.INITIALIZING, Phase.RENEWING, *_ENDS)
@@ -158,7 +158,7 @@ _RULES: Final = {
     Rule.PRESENT_EPOCH: _present_epoch,
     Rule.ENDS_WHOLE: _ends_whole,
     Rule.ONE_COORDINATOR_REQUEST: _one_coordinator_request,
-    Rule.GOES_ON: _goes_on,
+    Rule.NEVER_STUCK: _never_stuck,
     Rule.REASON_IS_KNOWN: _reason_is_known,
     Rule.EMPTY_WITHOUT_TRANSACTION: _empty_without_transaction,
     Rule.LENDER_WAITS: _lender_waits,

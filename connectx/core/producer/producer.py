@@ -60,7 +60,7 @@ _EMPTIED_BY_ABORT = (Phase.REFUSED, Phase.ABORTING)
 
 
 class ProducerCore(ProducerState):
-    """One producer."""
+    """State machine of one idempotent or transactional producer."""
 
     __slots__ = ()
 

@@ -52,7 +52,7 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
     """State of the loop; `handle` is the only method that changes it.
 
     `batches` wait to be put, one topic each, the first is the next. A limit of the target delays it to `put_at_ms`.
-    `held`: partitions are paused at the consumer, `giving_up` names partitions that a last commit is made for.
+    `held`: partitions are paused at the consumer, `releasing` names partitions that a last commit is made for.
     `paused` is what the worker knows. `open_since_ms` is since when the target cannot be reached to open partitions.
     """
 
@@ -65,7 +65,7 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
     progress: Progress = field(default_factory=Progress, init=False)
     batches: list[Batch] = field(default_factory=list, init=False)
     commit_at_ms: int = field(default=0, init=False)
-    giving_up: Partitions | None = field(default=None, init=False)
+    releasing: Partitions | None = field(default=None, init=False)
     held: bool = field(default=False, init=False)
     paused: bool = field(default=False, init=False)
     put_at_ms: float = field(default=0, init=False)
@@ -116,7 +116,7 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
     def on_answer(self, effect: m.SinkAction, answer: m.SinkAnswer) -> None:
         if isinstance(effect, m.OpenPartitions):
             self._on_opened(effect, answer)
-        elif self.giving_up is not None:
+        elif self.releasing is not None:
             self._on_last_flush(answer)
         else:
             self._on_loop(effect, answer)
@@ -262,7 +262,7 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
         if self.cancelled or self.stop_requested or self.failure is not None:
             self.move(Phase.ENDING)
             self._drop_records()
-            self._give_up(self.progress.owned)
+            self._release(self.progress.owned)
             return
         self._follow_target_state()
         self._choose_lane()
@@ -389,9 +389,9 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
         return self.progress.commit is None and bool(self.progress.uncommitted(self.progress.owned))
 
     def _send_commit(self) -> None:
-        partitions = self.progress.owned if self.giving_up is None else self.giving_up
+        partitions = self.progress.owned if self.releasing is None else self.releasing
         commit = self.progress.begin_commit(partitions, self.now_ms)
-        effect = m.CommitOffsets(commit.sequence, commit.offsets, wait=self.giving_up is not None)
+        effect = m.CommitOffsets(commit.sequence, commit.offsets, wait=self.releasing is not None)
         if effect.wait:
             self.ask(effect)
         else:
@@ -408,14 +408,14 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
             self.record(payloads.OffsetsCommitted(commit.records, offsets))
         elif isinstance(outcome, m.CommitFailed) and outcome.not_owner:
             self._record_refusal(CommitRejected(outcome.error), tuple(sorted(commit.offsets)))
-        if self.giving_up is not None:
-            self._given_up()
+        if self.releasing is not None:
+            self._released()
 
     def _on_taken_away(self, event: m.PartitionsRevoked | m.PartitionsLost, mine: Partitions) -> None:
         if not mine:
             self.ignore(NotOwned(event.partitions))
         elif isinstance(event, m.PartitionsRevoked):
-            self._give_up(mine)
+            self._release(mine)
         else:
             self.progress.forget_commit()
             self._drop(mine, payloads.PartitionsLost)
@@ -439,8 +439,8 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
 
     def _on_rebalance_failed(self, failed: EffectFailed) -> None:
         self.fail(failed)
-        if self.giving_up is not None:  # its last flush or commit was cut off
-            self._given_up()
+        if self.releasing is not None:  # its last flush or commit was cut off
+            self._released()
 
     def _on_assigned(self, positions: m.Offsets) -> None:
         if not (added := tuple(sorted(positions))):
@@ -465,19 +465,19 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
     def _mine(self, partitions: Partitions) -> Partitions:
         return tuple(p for p in sorted(partitions) if p in self.progress.positions)
 
-    def _give_up(self, partitions: Partitions) -> None:
+    def _release(self, partitions: Partitions) -> None:
         """Commit what was put of these partitions while they are still owned, then close them."""
         self.progress.forget_commit()
-        self.giving_up = partitions
+        self.releasing = partitions
         if self.cancelled or not self.progress.uncommitted(partitions):
-            self._given_up()
+            self._released()
         elif self.settings.exactly_once:
             self._send_commit()
         else:
             self.ask(m.Flush())
 
     def _on_last_flush(self, answer: m.SinkAnswer) -> None:
-        """Only what is durable may be committed; partitions are given up in any case."""
+        """Only what is durable may be committed; partitions are released in any case."""
         match answer:
             case Done():
                 self._send_commit()
@@ -487,15 +487,15 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
                 return
             case NotDone(error):
                 self._on_flush_failed(error)
-                self._seek(tuple(p for p in self.progress.owned if p not in (self.giving_up or ())))
+                self._seek(tuple(p for p in self.progress.owned if p not in (self.releasing or ())))
             case EffectFailed():
                 self.fail(answer)
             case _:
                 raise AssertionError(f"{type(answer).__name__} while {self.settings.task} loses partitions")
-        self._given_up()
+        self._released()
 
-    def _given_up(self) -> None:
-        partitions, self.giving_up = self.giving_up or (), None
+    def _released(self) -> None:
+        partitions, self.releasing = self.releasing or (), None
         self._drop(partitions, payloads.PartitionsRevoked)
         if self.phase is Phase.ENDING:
             self.end()

@@ -87,7 +87,7 @@ class Flush:
 class CommitOffsets:
     """Commit to the consumer group; its outcome is OffsetsCommitted or CommitFailed of the same sequence.
 
-    `wait` is set while partitions are given up: the response comes immediately, not at some later poll.
+    `wait` is set while partitions are released: the response comes immediately, not at some later poll.
     """
 
     sequence: int

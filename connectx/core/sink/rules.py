@@ -18,12 +18,12 @@ class SinkRule(StrEnum):
     """A rule of the loop; the value is its sentence."""
 
     ONE_EFFECT = "one effect of the loop is outstanding, and with it one of a rebalance"
-    OWNED_ONLY = "offsets, batches, a job and what is given up are of owned partitions"
+    OWNED_ONLY = "offsets, batches, a job and what is released are of owned partitions"
     REACHED = "what is reached is not below the position"
     BATCH_FOLLOWS = "a batch begins at the position, ends after it, and no two have a partition in common"
     FIRST_IS_RETRIED = "only the first batch is put again"
     JOB_OR_BATCH = "executors read, or batches wait, never both"
-    GIVEN_UP = "partitions are given up exactly while their last flush or commit is outstanding"
+    RELEASING = "partitions are being released exactly while their last flush or commit is outstanding"
     COMMIT_IS_LAST = "the commit that is waited for is the last one"
     ALARM_HAS_TIME = "a lag that is an alarm has lasted since some time"
     ENDED_IS_EMPTY = "a loop that has ended owns no partition, and no batch or job is left"
@@ -39,7 +39,7 @@ class Parts(Protocol):
     outstanding: dict[int, m.SinkAction]
     progress: Progress
     batches: list[Batch]
-    giving_up: Partitions | None
+    releasing: Partitions | None
     lag_since_ms: int | None
     lag_alarm: bool
     bulk: BulkLane
@@ -60,7 +60,7 @@ def _owned_only(loop: Parts) -> Iterator[str]:
         "batches": {partition for batch in loop.batches for partition in batch.ranges},
         "job": set() if job is None else set(job.ranges),
         "ends": set(loop.bulk.ends),
-        "given up": set(loop.giving_up or ()),
+        "releasing": set(loop.releasing or ()),
     }
     for place, named in places.items():
         if others := named - progress.positions.keys():
@@ -94,12 +94,12 @@ def _job_or_batch(loop: Parts) -> Iterator[str]:
         yield f"job {loop.bulk.job.token} runs, and {len(loop.batches)} batches wait"
 
 
-def _given_up(loop: Parts) -> Iterator[str]:
+def _releasing(loop: Parts) -> Iterator[str]:
     last = next(reversed(loop.outstanding.values()), None)
     is_asked = isinstance(last, m.Flush | m.CommitOffsets)
-    if loop.giving_up is not None and not is_asked:
-        yield f"{loop.giving_up} are, and {last} is outstanding"
-    if loop.giving_up is None and (isinstance(last, m.CommitOffsets) or loop.phase == "ending"):
+    if loop.releasing is not None and not is_asked:
+        yield f"{loop.releasing} are, and {last} is outstanding"
+    if loop.releasing is None and (isinstance(last, m.CommitOffsets) or loop.phase == "ending"):
         yield f"none are, and {last} is outstanding in phase {loop.phase}"
 
 
@@ -126,7 +126,7 @@ SINK_RULES: Final[Rules[SinkRule, Any]] = {
     SinkRule.BATCH_FOLLOWS: _batch_follows,
     SinkRule.FIRST_IS_RETRIED: _first_is_retried,
     SinkRule.JOB_OR_BATCH: _job_or_batch,
-    SinkRule.GIVEN_UP: _given_up,
+    SinkRule.RELEASING: _releasing,
     SinkRule.COMMIT_IS_LAST: _commit_is_last,
     SinkRule.ALARM_HAS_TIME: _alarm_has_time,
     SinkRule.ENDED_IS_EMPTY: _ended_is_empty,

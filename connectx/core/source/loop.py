@@ -393,7 +393,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
         if self.retry is not None or self.must_rest:
             self._continue()
         elif self.settings.tolerate_all:
-            self.ask(msg.ConvertAgain(give_up=True))
+            self.ask(msg.ConvertAgain(skip_failures=True))
         else:
             self._on_failure(EffectFailed(error, FailureKind.RECORD))
 

@@ -122,9 +122,9 @@ class RunBulk:
 
 @dataclass(frozen=True, slots=True)
 class ConvertAgain:
-    """Convert the current slice again, with `give_up` without what still fails."""
+    """Convert the current slice again; `skip_failures` leaves out the rows that still fail."""
 
-    give_up: bool = False
+    skip_failures: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class ConnectorHost:
         except BaseException as error:  # whatever a plugin raises, the core must not wait forever
             self._failed(error)
         else:
-            self._say(ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version))
+            self._report(ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version))
         while True:
             effect = self._next_effect()
             if isinstance(effect, StopConnector):
@@ -132,7 +132,7 @@ class ConnectorHost:
             if effect is not None:
                 self._carry_out(effect)
         self._end_plugin()
-        self._say(ConnectorStopped(order.connector, order.instance))
+        self._report(ConnectorStopped(order.connector, order.instance))
 
     def _next_effect(self) -> ConnectorEffect | None:
         """Wait for an effect; while the plugin is started, call its monitor at its interval and return None then."""
@@ -168,14 +168,14 @@ class ConnectorHost:
         elif target_state is not TargetState.STARTED and self._state is TargetState.STARTED:
             self._end_plugin()
         self._state = target_state
-        self._say(ConnectorStateReached(self._order.connector, self._order.instance, target_state))
+        self._report(ConnectorStateReached(self._order.connector, self._order.instance, target_state))
 
     def _begin(self) -> None:
         """Start the plugin, which is not there yet when its first start failed."""
         config = self._providers.resolve(self._order.config)
         plugin = self._plugin = self._plugin or self._create(config)
         given = {key: value for key, value in config.items() if value is not None}
-        plugin.start(given, _Context(self._order, self._say))
+        plugin.start(given, _Context(self._order, self._report))
 
     def _generate(self, effect: GenerateTaskConfigs) -> None:
         assert self._plugin is not None
@@ -183,9 +183,9 @@ class ConnectorHost:
             configs = self._task_configs_of(self._plugin, self._providers.resolve(effect.config))
             compact_json.dumps([dict(config) for config in configs])  # if no topic can hold them, the connector fails
         except BaseException as error:
-            self._say(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
+            self._report(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
         else:
-            self._say(TaskConfigsGenerated(effect.connector, effect.instance, configs))
+            self._report(TaskConfigsGenerated(effect.connector, effect.instance, configs))
 
     def _end_plugin(self) -> None:
         if self._plugin is None or self._state is not TargetState.STARTED:
@@ -197,9 +197,9 @@ class ConnectorHost:
             _log.error("connector %s failed to stop\n%s", self._order.connector, shown)
 
     def _failed(self, error: BaseException) -> None:
-        self._say(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
+        self._report(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
 
-    def _say(self, stimulus: Stimulus) -> None:
+    def _report(self, stimulus: Stimulus) -> None:
         if self._dead:
             return
         if isinstance(stimulus, ConnectorFailed):

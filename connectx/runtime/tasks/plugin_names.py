@@ -39,15 +39,15 @@ class TaskSetup(Protocol):
 
     @property
     def key_converter(self) -> Converter:
-        """Converter of keys."""
+        """Its class and settings come from `key.converter`, or from the worker."""
 
     @property
     def value_converter(self) -> Converter:
-        """Converter of values."""
+        """Its class and settings come from `value.converter`, or from the worker."""
 
     @property
     def header_converter(self) -> HeaderConverter:
-        """Converter of headers."""
+        """Its class and settings come from `header.converter`, or from the worker."""
 
     @property
     def chain(self) -> Chain:

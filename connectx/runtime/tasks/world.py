@@ -29,7 +29,7 @@ class Setup(Protocol):
 
     @property
     def task(self) -> TaskId:
-        """The task."""
+        """Connector and number."""
 
     @property
     def plugin(self) -> Any:

@@ -28,7 +28,7 @@ from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
 from connectx.runtime.tasks.sink.context import SinkContext
 from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
 from connectx.runtime.tasks.sink.latency import CommitLatency
-from connectx.runtime.tasks.sink.records import RecordsAtHand
+from connectx.runtime.tasks.sink.records import FetchedRecords
 from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.runtime.tasks.world import TaskWorld
 from connectx.spark.slices import TaskSpark
@@ -37,8 +37,17 @@ log = logging.getLogger(__name__)
 
 _LAG_EVERY_S = 0.5
 _METRICS: Mapping[str, Any] = {
-    **{"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None},
-    **dict.fromkeys(("read", "commits", "failed_commits", "active", "commit_sequence", "late_commits"), 0),
+    "records": 0,
+    "read": 0,
+    "skipped": 0,
+    "lag": None,
+    "positions": {},
+    "retrying": None,
+    "commits": 0,
+    "failed_commits": 0,
+    "late_commits": 0,
+    "commit_sequence": 0,
+    "active": 0,
 }
 
 
@@ -59,13 +68,13 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
         self._consumer = SinkConsumer(
             setup.consumer_config, self, checkpoint=runner.checkpoint, recorder=runner.services.clients.recorder
         )
-        self._records = RecordsAtHand(setup, self._dead_letters, runner.errors)
+        self._records = FetchedRecords(setup, self._dead_letters, runner.errors)
         self._jobs = BulkJobs(setup, self._spark, self._context.group_id)
         self._reached: m.Offsets = {}
         self._lag_at_s = 0.0
         self._dead_lettered = 0
         self._flush_error: str | None = None  # of the last flush: puts succeed between two that fail
-        self._latency = CommitLatency(at_once=setup.loop.exactly_once)
+        self._latency = CommitLatency(put_commits=setup.loop.exactly_once)
         self._sent_commit = 0, 0  # sequence and time of the last one
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
 

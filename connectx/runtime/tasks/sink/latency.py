@@ -23,11 +23,11 @@ class CommitLatency:
     """Counts the records of one task instance by bucket (`connectx.model.latencies`), as soon as they are committed.
 
     Args:
-        at_once: a put commits, so that no record waits for a commit of offsets.
+        put_commits: a put commits, so that no record waits for a commit of offsets.
     """
 
-    def __init__(self, *, at_once: bool) -> None:
-        self._at_once = at_once
+    def __init__(self, *, put_commits: bool) -> None:
+        self._put_commits = put_commits
         self._waiting: dict[int, int] = {}
         self._sent: dict[int, Mapping[int, int]] = {}
         self.buckets: dict[int, int] = {}
@@ -37,7 +37,7 @@ class CommitLatency:
         if "timestamp" not in rows.column_names:
             return
         times = pc.filter(rows["timestamp"], pc.greater(rows["timestamp"], 0))
-        if self._at_once:
+        if self._put_commits:
             ages = pc.max_element_wise(pc.subtract(pa.scalar(now_ms, pa.int64()), times), 1)
             buckets = pc.floor(pc.multiply(pc.log2(pc.cast(ages, pa.float64())), float(PER_DOUBLING)))
             self.buckets = added(self.buckets, _counts(pc.cast(buckets, pa.int64())))

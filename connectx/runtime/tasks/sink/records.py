@@ -27,7 +27,7 @@ _PLACE = ["topic", "partition", "offset"]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
-class RecordsAtHand:
+class FetchedRecords:
     """What was fetched and may still have to be put.
 
     A fetch that comes while another is being put (its put is tried again) is kept beside it: the loop decides which

@@ -71,17 +71,17 @@ class SinkSetup:
 
     @property
     def key_converter(self) -> Converter:
-        """Converter of keys."""
+        """Its class and settings come from `key.converter`, or from the worker."""
         return self.conversion.key_converter
 
     @property
     def value_converter(self) -> Converter:
-        """Converter of values."""
+        """Its class and settings come from `value.converter`, or from the worker."""
         return self.conversion.value_converter
 
     @property
     def header_converter(self) -> HeaderConverter:
-        """Converter of headers."""
+        """Its class and settings come from `header.converter`, or from the worker."""
         return self.conversion.header_converter
 
     @property

@@ -43,9 +43,19 @@ if TYPE_CHECKING:
 
 _BATCH: Final = pa.schema(
     {
-        **{"topic": pa.string(), "partition": pa.int32(), "task": pa.int32(), "number": pa.int32()},
-        **{"records": pa.int64(), "first_ms": pa.int64(), "max_ms": pa.int64(), "largest": pa.int64()},
-        **{"data": pa.binary(), "filtered": pa.int64(), "bad": pa.int64(), "why": pa.string(), "failed": pa.string()},
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "task": pa.int32(),
+        "number": pa.int32(),
+        "records": pa.int64(),
+        "first_ms": pa.int64(),
+        "max_ms": pa.int64(),
+        "largest": pa.int64(),
+        "data": pa.binary(),
+        "filtered": pa.int64(),
+        "bad": pa.int64(),
+        "why": pa.string(),
+        "failed": pa.string(),
         "read": pa.string(),
     }
 )
@@ -53,9 +63,17 @@ _BATCH: Final = pa.schema(
 
 _OUTCOME: Final = pa.schema(
     {
-        **{"topic": pa.string(), "partition": pa.int32(), "records": pa.int64(), "bytes": pa.int64()},
-        **{"late": pa.bool_(), "expected": pa.int64(), "filtered": pa.int64(), "bad": pa.int64()},
-        **{"why": pa.string(), "failed": pa.string(), "read": pa.string()},
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "records": pa.int64(),
+        "bytes": pa.int64(),
+        "late": pa.bool_(),
+        "expected": pa.int64(),
+        "filtered": pa.int64(),
+        "bad": pa.int64(),
+        "why": pa.string(),
+        "failed": pa.string(),
+        "read": pa.string(),
     }
 )
 _ROUTE_TIMEOUT_S: Final = 5.0
@@ -231,9 +249,14 @@ def encode_rows(
                 continue
             read[part] = PartRead(before.rows + table.num_rows, before.pieces)
             made = transform_and_encode(
-                table, recipe.topic, recipe.chain, recipe.key_converter, recipe.value_converter,
-                recipe.header_converter, skip_unwritable=recipe.skip_bad,
-            )  # fmt: skip
+                table,
+                recipe.topic,
+                recipe.chain,
+                recipe.key_converter,
+                recipe.value_converter,
+                recipe.header_converter,
+                skip_unwritable=recipe.skip_bad,
+            )
             if made.failures and not recipe.skip_bad:
                 raise TransformError(made.failures[0].message, next_step="") from made.failures[0].error
             reasons = [*(failure.message for failure in made.failures), *made.unwritable.values()]
@@ -310,9 +333,13 @@ def _batches_of(recipe: Recipe, records: pa.Table, batcher: Batcher) -> Iterator
 def _columns_of(batch: EncodedBatch) -> dict[str, Any]:
     records = batch.records
     return {
-        **{"topic": batch.target.topic, "partition": batch.target.partition, "records": records.count},
-        **{"first_ms": records.first_timestamp_ms, "max_ms": records.max_timestamp_ms},
-        **{"largest": batch.largest_bytes, "data": bytes(records.data)},
+        "topic": batch.target.topic,
+        "partition": batch.target.partition,
+        "records": records.count,
+        "first_ms": records.first_timestamp_ms,
+        "max_ms": records.max_timestamp_ms,
+        "largest": batch.largest_bytes,
+        "data": bytes(records.data),
     }
 
 

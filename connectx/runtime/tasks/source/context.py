@@ -27,8 +27,8 @@ class Transactions:
     """TransactionContext of one task: keeps what the task asks for until the loop takes it."""
 
     def __init__(self) -> None:
-        self._behind_slice = NO_BOUNDARY
-        self._behind_rows: RowBoundaries = {}
+        self._after_slice = NO_BOUNDARY
+        self._after_rows: RowBoundaries = {}
 
     def commit_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
         """Ask for a commit."""
@@ -40,16 +40,16 @@ class Transactions:
 
     def take(self) -> tuple[Boundary, RowBoundaries]:
         """What was asked for since the last call."""
-        taken = self._behind_slice, self._behind_rows
-        self._behind_slice, self._behind_rows = NO_BOUNDARY, {}
+        taken = self._after_slice, self._after_rows
+        self._after_slice, self._after_rows = NO_BOUNDARY, {}
         return taken
 
     def _ask(self, asked: Boundary, row: int | None, offset: SourceOffset | None) -> None:
         if row is None:
-            self._behind_slice |= asked
+            self._after_slice |= asked
         else:
-            before, known = self._behind_rows.get(row, (NO_BOUNDARY, None))
-            self._behind_rows[row] = before | asked, offset or known
+            before, known = self._after_rows.get(row, (NO_BOUNDARY, None))
+            self._after_rows[row] = before | asked, offset or known
 
 
 class SourceContext:

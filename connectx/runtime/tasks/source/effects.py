@@ -77,8 +77,16 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
 
 
 _METRICS: Mapping[str, Any] = {
-    **{"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None, "polled": 0},
-    **{"failed_commits": 0, "active": 0, "bulk_jobs": 0, "bulk_ms": 0},
+    "records": 0,
+    "bytes": 0,
+    "slices": 0,
+    "commits": 0,
+    "failed_commits": 0,
+    "source_offset": None,
+    "polled": 0,
+    "active": 0,
+    "bulk_jobs": 0,
+    "bulk_ms": 0,
 }
 
 
@@ -236,7 +244,7 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
         return found
 
     def _convert_again(self, effect: ConvertAgain) -> SourceAnswer:
-        self._runner.errors.retries += not effect.give_up
+        self._runner.errors.retries += not effect.skip_failures
         return self._timed(self._poller.convert, effect)
 
     def _wait(self, effect: Wait) -> SourceAnswer:
@@ -327,7 +335,7 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
         return refused
 
     def _count_active(self) -> None:
-        active = self._poller.at_hand + self._producer.unacknowledged
+        active = self._poller.buffered + self._producer.unacknowledged
         if active != self._metrics["active"]:
             self._active.add(active)
             self._update(active=active, **self._active.metrics("active"))

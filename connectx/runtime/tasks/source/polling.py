@@ -126,7 +126,7 @@ class SourcePoller:
         try:
             pieces = _divided(polled, rows)
             for piece in pieces:
-                self._convert(piece, polled.topic, effect.give_up)
+                self._convert(piece, polled.topic, effect.skip_failures)
         except (RetriableError, RegistryUnavailableError) as error:
             self._runner.errors.failed()
             log.info("%s will convert its slice again: %s", self._setup.task, self._setup.masked(str(error)))
@@ -142,7 +142,7 @@ class SourcePoller:
         return self._polled(polled, pieces, boundary)
 
     @property
-    def at_hand(self) -> int:
+    def buffered(self) -> int:
         """Records that were polled and not taken yet."""
         return sum(piece.records.num_rows for piece in self._pieces if piece.records is not None)
 
@@ -152,7 +152,7 @@ class SourcePoller:
         records, piece.records, piece.rows = piece.records, None, None
         return self._topic, piece.offset, records
 
-    def _convert(self, piece: _Piece, topic: str | None, give_up: bool) -> None:
+    def _convert(self, piece: _Piece, topic: str | None, skip_failures: bool) -> None:
         setup, errors = self._setup, self._setup.settings.errors
         converters = setup.key_converter, setup.value_converter, setup.header_converter
         if errors.log_enable and errors.log_include_messages:
@@ -161,9 +161,9 @@ class SourcePoller:
             made = transform_and_encode(
                 piece.rows, topic, setup.chain, *converters, skip_unwritable=errors.tolerate_all
             )
-            self._judge(made.failures, give_up)
+            self._judge(made.failures, skip_failures)
         except (RetriableError, RegistryUnavailableError) as error:
-            if not give_up:
+            if not skip_failures:
                 raise
             made = nothing_of(in_arrow(piece.rows), error.message)
         except (ConversionError, TransformError) as error:
@@ -177,13 +177,13 @@ class SourcePoller:
         if piece.bad and errors.log_enable:
             self._log_bad(piece)
 
-    def _judge(self, failures: Sequence[Failure], give_up: bool) -> None:
+    def _judge(self, failures: Sequence[Failure], skip_failures: bool) -> None:
         """Raise for what may pass, and for the first row that a transformation could not take unless it may be skipped.
 
         A failure is final where it is not a RetriableError, or when there is no time left to try again.
         """
         passing = [failure for failure in failures if isinstance(failure.error, RetriableError)]
-        if passing and not give_up:
+        if passing and not skip_failures:
             raise RetriableError(passing[0].message)
         if failures and not self._setup.settings.errors.tolerate_all:
             first = failures[0]

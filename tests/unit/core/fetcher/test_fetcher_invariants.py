@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(Rule.FETCH_AT_POSITION, FetcherCore, "_fetch", from_the_beginning, two_come),
     Mutant(Rule.FETCH_AT_POSITION, FetcherCore, "_new_version", same_version, goes_back_while_asked),
     Mutant(Rule.BUFFER_LIMIT, FetcherState, "buffered_bytes", 0, buffer_is_full),
-    Mutant(Rule.GOES_ON, FetcherCore, "_send", nothing, one_comes),
-    Mutant(Rule.GOES_ON, FetcherCore, "leaderless", lambda _: [], leader_is_lost),
+    Mutant(Rule.NEVER_STUCK, FetcherCore, "_send", nothing, one_comes),
+    Mutant(Rule.NEVER_STUCK, FetcherCore, "leaderless", lambda _: [], leader_is_lost),
     Mutant(Rule.NEVER_BACK, FetcherCore, "_new_version", same_version, goes_back),
 )
 

@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(SinkRule.FIRST_IS_RETRIED, Progress, "take", take_two, (FETCHED,)),
     Mutant(SinkRule.JOB_OR_BATCH, BulkLane, "fetched", job_at_once, (FETCHED,)),
     Mutant(
-        SinkRule.GIVEN_UP, SinkTaskCore, "_given_up", nothing, (*PUT, sink.PartitionsRevoked((A0, A1)), NotDone("x"))
+        SinkRule.RELEASING, SinkTaskCore, "_released", nothing, (*PUT, sink.PartitionsRevoked((A0, A1)), NotDone("x"))
     ),
     Mutant(
         SinkRule.COMMIT_IS_LAST, Progress, "begin_commit", number_back, (*PUT, sink.PartitionsRevoked((A0, A1)), Done())

@@ -73,7 +73,7 @@ def test_without_a_retry_timeout_a_failed_conversion_fails_the_task_at_once() ->
 
 def test_with_tolerance_the_records_that_still_fail_at_the_deadline_are_left_out() -> None:
     core = working(retrying(0, tolerate_all=True))
-    assert run(core, DOWN) == [ConvertAgain(give_up=True)]
+    assert run(core, DOWN) == [ConvertAgain(skip_failures=True)]
     assert run(core, Polled(1, 0, AT_5.offset, skipped=2)) == [Poll(AT_5.offset)]
 
 

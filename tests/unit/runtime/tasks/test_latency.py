@@ -14,14 +14,14 @@ def rows(*times_ms: int | None) -> pa.Table:
 
 
 def test_a_put_that_commits_counts_at_once_and_records_without_a_time_do_not() -> None:
-    latency = CommitLatency(at_once=True)
+    latency = CommitLatency(put_commits=True)
     latency.put(rows(9_900, None, -1, 9_900), 10_000)
     assert sum(latency.buckets.values()) == 2
     assert quantile(latency.buckets, 1) == pytest.approx(100, rel=0.1)
 
 
 def test_other_records_wait_for_their_commit_and_a_failed_one_leaves_them_for_the_next() -> None:
-    latency = CommitLatency(at_once=False)
+    latency = CommitLatency(put_commits=False)
     latency.put(rows(1_000, 2_000), 3_000)
     latency.commit_sent(1)
     latency.put(rows(4_000), 4_000)
@@ -34,7 +34,7 @@ def test_other_records_wait_for_their_commit_and_a_failed_one_leaves_them_for_th
 
 
 def test_what_is_put_again_after_a_failed_flush_counts_once() -> None:
-    latency = CommitLatency(at_once=False)
+    latency = CommitLatency(put_commits=False)
     latency.put(rows(1_000), 2_000)
     latency.rewound()
     latency.put(rows(1_000), 3_000)

@@ -42,7 +42,7 @@ from connectx.runtime.tasks.sink import bulk, staging
 from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
 from connectx.runtime.tasks.sink.context import SinkContext
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
-from connectx.runtime.tasks.sink.records import RecordsAtHand
+from connectx.runtime.tasks.sink.records import FetchedRecords
 from connectx.runtime.tasks.sink.setup import SinkSetup, set_up
 from tests.support.json_lines import JsonLines, lines_in, named
 from tests.support.kept_rows import KeptRows, Row
@@ -292,7 +292,7 @@ class Lane:
         counted = RecordErrors(system_clock())
         letters = cast(DeadLetterQueue, self.letters)
         self.counted = counted
-        self.records = RecordsAtHand(self.setup, letters, counted)
+        self.records = FetchedRecords(self.setup, letters, counted)
         self.context = SinkContext(self.setup, "connect-lanes", letters, counted, lambda: cast(Any, None))
         self.plugin = self.setup.plugin
         self.plugin.start(self.setup.task_config, self.context)
