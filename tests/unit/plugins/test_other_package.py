@@ -79,8 +79,9 @@ def test_its_keys_are_validated(found: dict[str, Any]) -> None:
 
 def test_an_audit_finds_connectors_at_one_of_its_places(found: dict[str, Any]) -> None:
     read, written = found["audited"]
-    assert read == f"a and b read shelf {found['shelf']}"
-    assert written.startswith(f"c and d write to shelf {found['shelf']}")
+    shelf = f"shelf {found['shelf']}"
+    assert ("a and b" in read, shelf in read) == (True, True)
+    assert ("c and d" in written, shelf in written) == (True, True)
 
 
 def test_executors_write_for_it_and_a_check_reads_its_target(found: dict[str, Any]) -> None:
