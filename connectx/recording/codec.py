@@ -7,6 +7,8 @@ the classes of its kind of core: a file cannot name any other. `Mask` hides what
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -18,12 +20,13 @@ from connectx.views import masked_text
 
 _CLASS: Final = "$"
 _HIDDEN: Final = "[hidden "
+_DIGEST: Final = re.compile(rf"\[hidden [0-9a-f]{{16}}\](?:{PLACEHOLDER.pattern})*")
 _SENTENCES: Final = frozenset({"body", "trace", "error"})
 _QUALIFIED: Final = ("verbs", "causes")
 """Modules whose classes are named with them, since other modules have classes of the same names."""
 
-_Plan = tuple[str, tuple[tuple[str, frozenset[str] | None, bool], ...]]
-"""Name of a class, and of its fields; of each field the keys that are shown, and whether its text is hidden."""
+_Plan = tuple[str, tuple[tuple[str, frozenset[str] | None, bool, bool], ...]]
+"""Name of a class, and of its fields; of each field the keys that are shown, and whether texts and keys are hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,13 @@ class Secrets:
 
     Attributes:
         open_keys: by the name of a field that holds configurations, the keys whose values are shown.
-        texts: names of fields whose text is hidden.
+        texts: names of fields whose texts are hidden, also those in mappings and sequences. Their keys are shown.
+        json_keys: names of fields whose keys are JSON texts of such mappings.
     """
 
     open_keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
     texts: frozenset[str] = frozenset()
+    json_keys: frozenset[str] = frozenset()
 
 
 class Codec:
@@ -106,19 +111,21 @@ class Codec:
     def _dataclass(self, value: Any, cls: type, mask: Mask | None) -> dict[str, Any]:
         name, items = self._plan(cls)
         encoded: dict[str, Any] = {_CLASS: name}
-        for item, open_keys, is_secret in items:
+        for item, open_keys, has_texts, has_keys in items:
             content = getattr(value, item)
-            if is_secret and mask is not None and type(content) is str:
-                encoded[item] = mask.text(content)
-            else:
-                encoded[item] = self._encode(content, mask, open_keys)
+            if mask is not None and has_texts:
+                content = _hidden(content, mask)
+            if mask is not None and has_keys:
+                content = {json.dumps(_hidden(json.loads(key), mask)): of_key for key, of_key in content.items()}
+            encoded[item] = self._encode(content, mask, open_keys)
         return encoded
 
     def _plan(self, cls: type) -> _Plan:
         """What is needed of a class and its fields, found once."""
         if cls not in self._plans:
-            keys, texts = self._secrets.open_keys, self._secrets.texts
-            self._plans[cls] = _name_of(cls), tuple((f.name, keys.get(f.name), f.name in texts) for f in fields(cls))
+            secrets, names = self._secrets, [item.name for item in fields(cls)]
+            plan = ((n, secrets.open_keys.get(n), n in secrets.texts, n in secrets.json_keys) for n in names)
+            self._plans[cls] = _name_of(cls), tuple(plan)
         return self._plans[cls]
 
     def _mapping(self, value: Mapping[Any, Any], mask: Mask | None, open_keys: frozenset[str] | None) -> dict[str, Any]:
@@ -188,6 +195,17 @@ class Codec:
             raise ValueError(f"{name} has other fields in this version: {error}") from error
 
 
+def _hidden(value: Any, mask: Mask) -> Any:
+    """Return JSON values with digests in place of their texts."""
+    if type(value) is str:
+        return mask.text(value)
+    if isinstance(value, Mapping):
+        return {key: _hidden(item, mask) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_hidden(item, mask) for item in value)
+    return value
+
+
 def _name_of(cls: type) -> str:
     module = cls.__module__.rpartition(".")[2]
     return f"{module}.{cls.__name__}" if module in _QUALIFIED else cls.__name__
@@ -219,6 +237,8 @@ def _classes(values: tuple[Any, ...], parts: tuple[type, ...]) -> dict[str, type
 def agree(recorded: Any, encoded: Any, sentences: bool = True) -> bool:
     """Return whether an encoded value is the recorded one, whose texts may be hidden where a core made new ones.
 
+    A core that is replayed makes them without secrets, or around digests that it was given.
+
     Without `sentences`, bodies of replies, traces and errors may differ: they change with their wording.
     """
     if isinstance(recorded, dict) and isinstance(encoded, dict):
@@ -229,7 +249,7 @@ def agree(recorded: Any, encoded: Any, sentences: bool = True) -> bool:
             agree(*pair, sentences) for pair in zip(recorded, encoded, strict=True)
         )
     if isinstance(recorded, str) and isinstance(encoded, str) and recorded.startswith(_HIDDEN):
-        return recorded == encoded or not encoded.startswith(_HIDDEN)
+        return recorded == encoded or _DIGEST.fullmatch(encoded) is None
     return bool(recorded == encoded)
 
 

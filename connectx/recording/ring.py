@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple
 
+from connectx.core.rules import BrokenRule
 from connectx.recording.codec import Mask, shown
 from connectx.recording.file import Entry, Recording, entry_text, json_text
 from connectx.recording.kind import Answers, CoreKind, CoreT, SettingsT
@@ -84,6 +85,10 @@ class RecordedCore(Generic[CoreT]):
             raise
         self._keep(segment, stimulus, now_ms, step, None)
         return step
+
+    def check(self) -> tuple[BrokenRule, ...]:
+        """Return the rules that do not hold between two steps; none is sound."""
+        return self.core.check()
 
     def recording(self, reason: str) -> Recording | None:
         """Return what is recorded, None before the first step."""

@@ -12,9 +12,9 @@ from connectx.core.lanes import LaneSettings
 from connectx.core.loops.messages import CoresKnown, Done, NotDone, QueryCores, StartPlugin
 from connectx.core.messages import PrepareTask, TaskPrepared, TopicUsed
 from connectx.core.sink import messages as m
-from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.ids import TopicPartition
+from connectx.recording.loops import SINK
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.connections import REQUEST_TIMEOUT_MS, deliver_late
 from tests.simulation.sim_consumer import SimConsumer
@@ -74,7 +74,9 @@ class SimSink(SimTask):
         self.late: list[m.SinkAnswer] = []
         self.polling: m.Poll | None = None
         self.rebalancing: str | None = None
-        self.core = SinkTaskCore(
+        self.recorded = world.cores.make(
+            SINK,
+            self.name,
             SinkTaskSettings(
                 order.task,
                 self.exactly_once,
@@ -84,7 +86,7 @@ class SimSink(SimTask):
                 poll_timeout_ms=3_000,
                 lanes=LaneSettings(world.bulk_mode, 5 * RECORD_BYTES),
                 bulk_core_bytes=2 * RECORD_BYTES,
-            )
+            ),
         )
         worker.deliver(TaskPrepared(*self.key, "1"), self.key)
 

@@ -17,10 +17,10 @@ from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerPhase as Phase
 from connectx.core.source import messages as m
-from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.ids import TopicPartition
 from connectx.model.states import TransactionBoundary
+from connectx.recording.loops import SOURCE
 from tests.simulation.producer_requests import is_fenced
 from tests.simulation.sim_job import SimJob
 from tests.simulation.sim_producer import SimProducer
@@ -74,7 +74,9 @@ class SimSource(SimTask):
         self.is_committing = False
         self.begun_ms = 0
         self.job: SimJob | None = None
-        self.core = SourceTaskCore(
+        self.recorded = world.cores.make(
+            SOURCE,
+            self.name,
             SourceTaskSettings(
                 order.task,
                 order.exactly_once,
@@ -85,7 +87,7 @@ class SimSource(SimTask):
                 offset_flush_interval_ms=2_000,
                 offset_flush_timeout_ms=1_000,
                 lanes=LaneSettings(world.source_bulk, min_bytes=SLICE_RECORDS),
-            )
+            ),
         )
         worker.deliver(TaskPrepared(*self.key, "1"), self.key)
 

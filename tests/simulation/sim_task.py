@@ -24,6 +24,7 @@ from connectx.core.messages import (
 )
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+from connectx.recording.ring import RecordedCore
 from tests.simulation.invariants import must
 from tests.support.task_loops import numbered
 
@@ -40,7 +41,7 @@ class SimTask:
     `task_set` is the config offset behind the commit record of the task configs that it was made from.
     """
 
-    core: Any
+    recorded: RecordedCore[Any]
 
     def __init__(self, worker: SimWorker, order: PrepareTask, task_set: int) -> None:
         self.worker = worker
@@ -55,6 +56,16 @@ class SimTask:
         self.busy = False  # an effect's answer is awaited
         self.token = 0
         self.held: list[Callable[[], None]] = []
+
+    @property
+    def core(self) -> Any:
+        """Its loop."""
+        return self.recorded.core
+
+    @property
+    def name(self) -> str:
+        """Of its core in recordings."""
+        return f"{self.worker.name}/{self.order.task}"
 
     @property
     def key(self) -> tuple[TaskId, int]:
@@ -129,10 +140,10 @@ class SimTask:
     def step(self, stimulus: Any) -> Any:
         """A sound step; an answer that comes twice changes nothing."""
         before = self.core.marks()
-        step = self.core.handle(stimulus, self.world.now_ms)
+        step = self.recorded.handle(stimulus, self.world.now_ms)
         must(10, not (found := self.core.check(before)), f"{stimulus} breaks {'; '.join(map(str, found))}")
         if isinstance(stimulus, Answered):
-            again = self.core.handle(stimulus, self.world.now_ms)
+            again = self.recorded.handle(stimulus, self.world.now_ms)
             must(10, again.ignored is not None and not again.effects, f"{stimulus} is taken twice")
         return step
 

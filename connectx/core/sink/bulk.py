@@ -7,7 +7,7 @@ one topic. Records that no job can take are left to the worker, which reads on p
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from connectx.core.lanes import BulkMode, Lane, LaneChoice, choose_lane, needs_cores
 from connectx.core.sink.messages import Fetched, Offsets, Ranges
@@ -44,10 +44,13 @@ class BulkLane:
     query_at_ms: int = 0
     cores_at_ms: int = 0
 
-    def __post_init__(self) -> None:
-        """Before a lag is known, only the modes always and never decide."""
-        if self.settings.lanes.mode is not BulkMode.AUTO or self.settings.bulk_obstacle is not None:
-            self.choice = choose_lane(self.settings.lanes, Lane.TAIL, 0, None, self.settings.bulk_obstacle)
+    @classmethod
+    def of(cls, settings: SinkTaskSettings) -> Self:
+        """Return the lane of a task before a lag is known: only the modes always and never decide."""
+        lane = cls(settings)
+        if settings.lanes.mode is not BulkMode.AUTO or settings.bulk_obstacle is not None:
+            lane.choice = choose_lane(settings.lanes, Lane.TAIL, 0, None, settings.bulk_obstacle)
+        return lane
 
     @property
     def is_bulk(self) -> bool:

@@ -77,7 +77,7 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
 
     def __post_init__(self) -> None:
         """The lane follows from the settings."""
-        self.bulk = BulkLane(self.settings)
+        self.bulk = BulkLane.of(self.settings)
 
     def handle(self, stimulus: m.SinkStimulus, now_ms: int) -> SinkStep:
         """Apply one stimulus; return transitions and effects, and what is shown when it changes."""

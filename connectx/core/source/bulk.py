@@ -11,7 +11,7 @@ them. Such slices are smaller, because the worker holds the batches of a slice i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from connectx.core.lanes import BulkMode, Lane, LaneChoice, LaneSettings, choose_lane, needs_cores
 from connectx.core.source.messages import BulkPolled
@@ -61,13 +61,15 @@ class BulkLane:
     by_worker: bool = False
     route_at_ms: int | None = 0
 
-    def __post_init__(self) -> None:
-        if self.settings is None:
-            self.choice = _NO_LANE
-            return
-        self.slice_bytes = min(_MOST_BYTES, max(_LEAST_BYTES, self.settings.min_bytes))
-        if not self.is_possible:
-            self.choice = choose_lane(self.settings, Lane.TAIL, 0, None, self.obstacle)
+    @classmethod
+    def of(cls, settings: LaneSettings | None, obstacle: str | None) -> Self:
+        """Return the lane of a task that has not polled."""
+        if settings is None:
+            return cls(None, obstacle, _NO_LANE)
+        lane = cls(settings, obstacle, slice_bytes=min(_MOST_BYTES, max(_LEAST_BYTES, settings.min_bytes)))
+        if not lane.is_possible:
+            lane.choice = choose_lane(settings, Lane.TAIL, 0, None, obstacle)
+        return lane
 
     @property
     def is_possible(self) -> bool:

@@ -92,7 +92,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
     shown_choice: LaneChoice | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.bulk = BulkLane(self.settings.lanes, self.settings.bulk_obstacle)
+        self.bulk = BulkLane.of(self.settings.lanes, self.settings.bulk_obstacle)
 
     def handle(self, stimulus: msg.SourceStimulus, now_ms: int) -> msg.SourceStep:
         """Apply one stimulus; return transitions and effects, and the choice of the lane when it changes."""

@@ -65,7 +65,7 @@ class ClientConfigs:
         bootstrap_override: bootstrap servers instead of the worker's own (the gate's address).
         process_token: part of the client ids of sink consumers, after the first slash, to distinguish members of their
             groups from those of any other process.
-        recorder: keeps the latest steps of the cores of the worker's clients; None: they are not kept.
+        recorder: keeps the latest steps of the cores of the worker's tasks and clients; None: they are not kept.
 
     Every method raises ClientSettingError for a setting that no client takes.
     """
@@ -81,7 +81,7 @@ class ClientConfigs:
         if "/" in client_prefix:
             raise ValueError(f"a slash ends the prefix of a client id, so {client_prefix!r} cannot be one")
         self.worker = worker
-        self.recorder = recorder
+        self.recorder = recorder or Recorder(0, None)
         self.bootstrap_servers = bootstrap_override or worker.bootstrap_servers
         self._prefix = client_prefix
         self._member_prefix = member_prefix(client_prefix, process_token)

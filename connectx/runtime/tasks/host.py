@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connectx.core.messages import (
     GenerateTaskConfigs,
@@ -23,6 +23,7 @@ from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.payloads import TaskEnded
 from connectx.model.states import ConnectorType
+from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.connector_host import ConnectorHost
 from connectx.runtime.tasks.services import TaskEffect, TaskRunner, TaskServices
 from connectx.runtime.tasks.sink.runner import SinkRunner
@@ -38,6 +39,14 @@ class _Instance:
 
     task: TaskId
     instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What stays known of a task that has failed, until it is prepared again: its metrics, and its recorded core."""
+
+    metrics: Mapping[str, object]
+    recorded: RecordedCore[Any] | None
 
 
 class TaskHost:
@@ -58,7 +67,7 @@ class TaskHost:
         self._end_reason = "stopped"
         self._hosts: dict[tuple[str, int], ConnectorHost] = {}
         self._runners: dict[_Instance, TaskRunner] = {}
-        self._failed: dict[TaskId, Mapping[str, object]] = {}  # what stays known of tasks that have failed
+        self._failed: dict[TaskId, _Failed] = {}
 
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a separate thread."""
@@ -105,7 +114,7 @@ class TaskHost:
             key.task: {**runner.metrics(), **runner.errors.metrics(), "plugins": runner.plugins}
             for key, runner in list(self._runners.items())
         }
-        return {**self._failed, **running}
+        return {**{task: failed.metrics for task, failed in self._failed.items()}, **running}
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the ends of all task threads, at most `timeout_s` in all; True when all have ended."""
@@ -137,6 +146,6 @@ class TaskHost:
     def _ended(self, key: _Instance, reason: str) -> None:
         if (runner := self._runners.pop(key, None)) is not None:
             if reason == "failed":
-                self._failed[key.task] = {**runner.errors.metrics(), "ended": True}
+                self._failed[key.task] = _Failed({**runner.errors.metrics(), "ended": True}, runner.recorded)
             ended = TaskEnded(key.instance)
             self._record(Transition(ended, key.task.connector, key.task.task, why=ThreadEnded(reason)))

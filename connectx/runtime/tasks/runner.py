@@ -33,6 +33,8 @@ from connectx.core.messages import (
 from connectx.core.step import Step
 from connectx.model.events import Transition
 from connectx.model.states import TargetState
+from connectx.recording.kind import CoreKind, CoreT, SettingsT
+from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -42,24 +44,12 @@ log = logging.getLogger(__name__)
 
 _SHOWN_CHARS = 4000
 StimulusT = TypeVar("StimulusT")
-StimulusT_contra = TypeVar("StimulusT_contra", contravariant=True)
 ActionT = TypeVar("ActionT")
 ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
 
 
 class TaskCancelled(BaseException):
     """Raised inside a call that blocks when the task was cancelled; the loop's core then ends without commits."""
-
-
-class LoopCore(Protocol[StimulusT_contra]):
-    """A pure loop, such as SinkTaskCore."""
-
-    @property
-    def ended(self) -> bool:
-        """True when nothing is accepted any more."""
-
-    def handle(self, stimulus: StimulusT_contra, now_ms: int) -> Step[Any]:
-        """Apply one stimulus; return transitions and effects."""
 
 
 class World(Protocol[ActionT_contra]):
@@ -93,8 +83,8 @@ class Runner(Generic[StimulusT, ActionT]):
         services: what the worker offers.
         kind: source or sink.
 
-    `errors` counts what goes wrong with records, `plugins` is known once `set_up` has returned, `stopping` is done
-    when the task is to stop.
+    `errors` counts what goes wrong with records, `plugins` and `recorded` are known once `set_up` has returned,
+    `stopping` is done when the task is to stop.
     """
 
     def __init__(self, order: PrepareTask, services: TaskServices, kind: str) -> None:
@@ -107,7 +97,8 @@ class Runner(Generic[StimulusT, ActionT]):
         self.stopping: Future[None] = Future()
         self._cancelled = False
         self._ended = False
-        self._core: LoopCore[StimulusT] | None = None
+        self.recorded: RecordedCore[Any] | None = None
+        self._loop_ended = False
         self._world: World[ActionT] | None = None
         self.errors = RecordErrors(services.clock)
         self.plugins: TaskPlugins | None = None
@@ -118,9 +109,13 @@ class Runner(Generic[StimulusT, ActionT]):
         """Carry out InitTaskProducer, which only exactly-once source tasks get; False when the task has failed."""
         raise TypeError(f"{type(self).__name__} must define init_producer")
 
-    def set_up(self) -> tuple[LoopCore[StimulusT], World[ActionT], str | None]:
+    def set_up(self) -> tuple[RecordedCore[Any], World[ActionT], str | None]:
         """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
         raise TypeError(f"{type(self).__name__} must define set_up")
+
+    def make_core(self, kind: CoreKind[SettingsT, CoreT], settings: SettingsT) -> RecordedCore[CoreT]:
+        """Make the loop, whose latest steps its worker's recorder keeps."""
+        return self.services.clients.recorder.part(kind, f"{self.services.worker}/{self.order.task}", settings)
 
     def start(self) -> None:
         """Start the thread: it makes the plugins and posts TaskPrepared or TaskFailed."""
@@ -231,7 +226,7 @@ class Runner(Generic[StimulusT, ActionT]):
 
     def _prepare(self) -> bool:
         try:
-            self._core, self._world, version = self.set_up()
+            self.recorded, self._world, version = self.set_up()
         except Exception as error:
             self.post_failure(trace_of(error))
             return False
@@ -240,11 +235,10 @@ class Runner(Generic[StimulusT, ActionT]):
 
     def _serve(self) -> None:
         """Run the loop until it ends: orders of the worker go in before the answer to an effect."""
-        order, core, answer = self.order, self._core, None
-        assert core is not None, "prepared"
+        order, answer = self.order, None
         if order.target_state is TargetState.PAUSED:
             self._step(SetTaskTargetState(order.task, order.instance, order.target_state))
-        while not core.ended:
+        while not self._loop_ended:
             if answer is not None and not self.has_command:
                 _, answer = self._step(answer)
             elif isinstance(command := self._next_command(), InitTaskProducer):
@@ -259,9 +253,10 @@ class Runner(Generic[StimulusT, ActionT]):
 
         If an effect before it fails, it is not carried out, and the failure is its answer.
         """
-        assert self._core is not None, "prepared"
+        assert self.recorded is not None, "prepared"
         assert self._world is not None, "prepared"
-        step = self._core.handle(stimulus, self.services.clock())
+        step = self.recorded.handle(stimulus, self.services.clock())
+        self._loop_ended |= any(isinstance(effect, TaskStopped | ReportFailed) for effect in step.effects)
         if step.ignored is not None:
             log.debug("The %s ignores %s: %s", self._name, type(stimulus).__name__, step.ignored)
         for transition in step.transitions:

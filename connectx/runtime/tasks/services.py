@@ -27,6 +27,7 @@ from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.config_providers import ConfigProviders
+from connectx.recording.ring import RecordedCore
 from connectx.runtime.plugin_search import unknown_here
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -120,6 +121,7 @@ class TaskRunner(Protocol):
 
     errors: RecordErrors
     plugins: TaskPlugins | None
+    recorded: RecordedCore[Any] | None
 
     def start(self) -> None:
         """Start the thread; it instantiates and validates the plugins, then posts TaskPrepared or TaskFailed."""

@@ -88,7 +88,7 @@ def example(hint: Any) -> Any:
     """A value of a type hint: the longest that it allows, so that a field is not left out."""
     origin = getattr(hint, "__origin__", None)
     if is_dataclass(origin):  # of a type variable
-        (name,) = (item.name for item in fields(origin) if item.name in ("request", "answer"))
+        (name,) = (item.name for item in fields(origin) if item.name in ("request", "answer", "effect"))
         return replace(example(origin), **{name: example(get_args(hint)[0])})
     if isinstance(hint, TypeVar):
         return None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.messages import SinkAction, SinkStimulus
+from connectx.recording.loops import SINK
+from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.plugin_names import plugins_of
 from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.services import TaskServices
@@ -33,8 +35,8 @@ class SinkRunner(Runner[SinkStimulus, SinkAction]):
         super().__init__(order, services, "sink")
         self._plugins = plugins
 
-    def set_up(self) -> tuple[SinkTaskCore, SinkWorld, str | None]:
+    def set_up(self) -> tuple[RecordedCore[SinkTaskCore], SinkWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "sink")
-        return SinkTaskCore(setup.loop), SinkWorld(setup, self), setup.version
+        return self.make_core(SINK, setup.loop), SinkWorld(setup, self), setup.version

@@ -11,6 +11,8 @@ from connectx.core.messages import PrepareTask, TaskProducerReady
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import SourceAction, SourceStimulus
 from connectx.errors.kafka import ProducerFencedError
+from connectx.recording.loops import SOURCE
+from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import plugins_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
@@ -36,12 +38,12 @@ class SourceRunner(Runner[SourceStimulus, SourceAction]):
         self._plugins = plugins
         self._source_world: SourceWorld | None = None
 
-    def set_up(self) -> tuple[SourceTaskCore, SourceWorld, str | None]:
+    def set_up(self) -> tuple[RecordedCore[SourceTaskCore], SourceWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "source")
         self._source_world = SourceWorld(setup, self)
-        return SourceTaskCore(setup.loop), self._source_world, setup.version
+        return self.make_core(SOURCE, setup.loop), self._source_world, setup.version
 
     def init_producer(self) -> bool:
         """Initialise transactions, which fences every older instance of the task."""
