@@ -18,12 +18,12 @@ from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import with_prefix
+from connectx.plugins.hidden_values import HiddenValues
 
 _log = logging.getLogger(__name__)
 
 PLACEHOLDER: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
-_SHORTEST_HIDDEN: Final = 4
 
 
 class ConfigProvider:
@@ -105,7 +105,7 @@ class EnvVarConfigProvider(ConfigProvider):
 
 
 class ConfigProviders:
-    """The config providers of one worker.
+    """The config providers of one worker. `masked` hides what placeholders stood for in a text; the log does, too.
 
     Args:
         worker: the worker's settings as they were given.
@@ -117,7 +117,8 @@ class ConfigProviders:
 
     def __init__(self, worker: Mapping[str, str], load: Callable[[str], tuple[Any, str]]) -> None:
         self._providers: dict[str, ConfigProvider] = {}
-        self._hidden: set[str] = set()  # only added to, from any thread
+        self._hidden = HiddenValues()
+        self.masked = self._hidden.masked
         for name in dict.fromkeys(part.strip() for part in worker.get("config.providers", "").split(",")):
             if name:
                 prefix = f"config.providers.{name}."
@@ -143,17 +144,10 @@ class ConfigProviders:
             if known is None:
                 _log.warning("The config provider %s has no %s; the placeholder is not replaced", name, key)
                 return placeholder.group()
-            if len(known) >= _SHORTEST_HIDDEN:
-                self._hidden.add(known)
+            self._hidden.add(known)
             return known
 
         return {key: None if text is None else PLACEHOLDER.sub(value, text) for key, text in config.items()}
-
-    def masked(self, text: str) -> str:
-        """Text, such as a trace, with every value that a placeholder stood for `[hidden]`."""
-        for value in sorted(self._hidden.copy(), key=lambda value: (-len(value), value)):
-            text = text.replace(value, "[hidden]")
-        return text
 
 
 def _class_of(key: str, name: str | None, load: Callable[[str], tuple[Any, str]]) -> type[ConfigProvider]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from connectx.errors.base import MissingExtraError
@@ -61,16 +61,13 @@ _NO_ANSWER: Final = (
 )
 
 
-def validate_connector(
-    plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, hide: Callable[[str], str] = str
-) -> ConfigInfos:
+def validate_connector(plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig) -> ConfigInfos:
     """Every key of a connector with its errors.
 
     Args:
         plugins: connector and converter classes.
         config: with values in the place of placeholders.
         worker: its worker's settings.
-        hide: removes values of placeholders from a text, before that is logged.
 
     Raises:
         ConfigError: the configuration names no connector class.
@@ -79,7 +76,7 @@ def validate_connector(
     given = config.get("connector.class")
     if given is None:
         raise ConfigError([f"Connector config {masked(config)} contains no connector type"])
-    return _Validation(plugins, config, worker, plugins.connector_class(given), hide).run(given)
+    return _Validation(plugins, config, worker, plugins.connector_class(given)).run(given)
 
 
 class _Validation:
@@ -91,9 +88,7 @@ class _Validation:
         config: Mapping[str, str | None],
         worker: WorkerConfig,
         cls: type[Connector],
-        hide: Callable[[str], str],
     ) -> None:
-        self.hide = hide
         self.plugins = plugins
         self.config = config
         self.worker = worker
@@ -213,7 +208,7 @@ class _Validation:
 
     def _failed(self, to_do: str, error: Exception) -> str:
         """The problem that a connector's own error is; its trace goes to the log."""
-        trace = self.hide("".join(traceback.format_exception(error)))
+        trace = "".join(traceback.format_exception(error))
         _log.error("Connector %s failed to %s\n%s", self.cls.__qualname__, to_do, trace)
         return _unexpected(error)
 

@@ -42,7 +42,7 @@ class Calls:
         clients: builds client settings.
         config: the worker's settings.
         post: the worker's mailbox.
-        providers: resolve placeholders in configurations, and hide their values in errors.
+        providers: resolve placeholders in configurations.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Calls:
             except ConnectxError as error:
                 failure = error
             except Exception as error:  # whatever it is, the core must not wait forever
-                _log.error("a call of a worker failed unexpectedly\n%s", self._providers.masked(trace_of(error)))
+                _log.error("a call of a worker failed unexpectedly\n%s", trace_of(error))
                 failure = error
             self._post(answer(failure))
 
@@ -118,5 +118,4 @@ class Calls:
     def _text(self, failure: Exception | None) -> str | None:
         if failure is None:
             return None
-        text = str(failure) if isinstance(failure, ConnectxError) else f"{type(failure).__name__}: {failure}"
-        return self._providers.masked(text)
+        return str(failure) if isinstance(failure, ConnectxError) else f"{type(failure).__name__}: {failure}"

@@ -63,7 +63,7 @@ def _masking(
             status = error.status if isinstance(error, RestError) else 500
             raise RestError(masked(error.message), status=status, next_step=masked(error.next_step)) from None
         except Exception as error:
-            _log.error("a request about offsets failed\n%s", masked(trace_of(error)))
+            _log.error("a request about offsets failed\n%s", trace_of(error))
             raise RestError(masked(f"{type(error).__name__}: {error}"), status=500) from None
 
     return call
@@ -148,9 +148,7 @@ class RestServices:
     def validate(self, config: Mapping[str, str | None]) -> ConfigInfos:
         """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
-            found = validate_connector(
-                self._plugins, self._providers.resolve(config), self._config, self._providers.masked
-            )
+            found = validate_connector(self._plugins, self._providers.resolve(config), self._config)
         except (ConfigError, ConfigProviderError, PluginNotFoundError) as error:
             raise RestError(self._providers.masked(str(error)), status=400) from error
         for info in found["configs"]:

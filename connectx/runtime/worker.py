@@ -89,6 +89,7 @@ from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.mailbox import Mailbox
+from connectx.runtime.masking import masked_errors, masked_transition
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from connectx.runtime.tasks.host import TaskHost
@@ -309,8 +310,8 @@ class Worker:
         self._calls.close()
 
     def post(self, stimulus: Posted) -> None:
-        """Hand a stimulus to the core, from any thread."""
-        self._mailbox.post(stimulus)
+        """Hand a stimulus to the core, from any thread; values of placeholders are hidden in its errors."""
+        self._mailbox.post(masked_errors(stimulus, self._providers.masked))
 
     def ask(self, verb: Verb) -> Future[Reply]:
         """Put a request to the core; the future ends with its Reply, or WorkerStoppedError."""
@@ -458,7 +459,7 @@ class Worker:
             spark=self._given.spark,
             offsets=self._topics.offsets,
             post=self.post,
-            record=self._record,
+            record=lambda transition: self._record(masked_transition(transition, self._providers.masked)),
             clock=self._clock,
             pulse=self._pulse,
             place=self.view,

@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from connectx.core.messages import (
     ConnectorFailed,
@@ -72,7 +71,7 @@ class ConnectorHost:
         create: makes the plugin from its configuration; raises ConnectxError for an unknown class.
         task_configs_of: complete task properties as they go to the config topic.
         post: the worker's mailbox.
-        providers: resolve placeholders in configurations, and hide their values.
+        providers: resolve placeholders in configurations.
     """
 
     def __init__(
@@ -193,17 +192,11 @@ class ConnectorHost:
         try:
             self._plugin.stop()
         except BaseException as error:
-            shown = self._providers.masked(trace_of(error))
-            _log.error("connector %s failed to stop\n%s", self._order.connector, shown)
+            _log.error("connector %s failed to stop\n%s", self._order.connector, trace_of(error))
 
     def _failed(self, error: BaseException) -> None:
         self._report(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
 
     def _report(self, stimulus: Stimulus) -> None:
-        if self._dead:
-            return
-        if isinstance(stimulus, ConnectorFailed):
-            stimulus = replace(stimulus, trace=self._providers.masked(stimulus.trace))
-        if isinstance(stimulus, TaskConfigsGenerated) and stimulus.error is not None:
-            stimulus = replace(stimulus, error=self._providers.masked(stimulus.error))
-        self._post(stimulus)
+        if not self._dead:
+            self._post(stimulus)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import fields, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -31,7 +30,6 @@ from connectx.core.messages import (
     TopicUsed,
 )
 from connectx.core.step import Step
-from connectx.model.events import Transition
 from connectx.model.states import TargetState
 from connectx.recording.kind import CoreKind, CoreT, SettingsT
 from connectx.recording.ring import RecordedCore
@@ -42,7 +40,6 @@ from connectx.runtime.tasks.services import TaskEffect, TaskServices, WorkerGone
 
 log = logging.getLogger(__name__)
 
-_SHOWN_CHARS = 4000
 StimulusT = TypeVar("StimulusT")
 ActionT = TypeVar("ActionT")
 ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
@@ -145,11 +142,16 @@ class Runner(Generic[StimulusT, ActionT]):
         return not self._thread.is_alive()
 
     def metrics(self) -> Mapping[str, object]:
-        """Live numbers of the task: those of its world, `topics` that it used, `retries` and `record_failures`."""
+        """Live numbers of the task: those of its world, `topics` that it used, `retries` and `record_failures`.
+
+        Values of placeholders are hidden in their texts.
+        """
         if self._world is None:
             return {}
+        masked = self.services.providers.masked
+        shown = {name: masked(value) if type(value) is str else value for name, value in self._world.metrics().items()}
         counted = {"retries": self.errors.retries, "record_failures": self.errors.record_failures}
-        return {**self._world.metrics(), **counted, "topics": sorted(self._topics)}
+        return {**shown, **counted, "topics": sorted(self._topics)}
 
     def _stop_waiting(self) -> None:
         with suppress(InvalidStateError):  # reported before
@@ -215,7 +217,7 @@ class Runner(Generic[StimulusT, ActionT]):
             log.debug("The %s ended with its worker", self._name)
         except BaseException as error:  # an invariant of this program is broken: the task must report it
             trace = trace_of(error)
-            log.error("The %s has failed\n%s", self._name, self.services.providers.masked(trace))
+            log.error("The %s has failed\n%s", self._name, trace)
             self.post_failure(trace)
         finally:
             if self._world is not None:
@@ -260,7 +262,7 @@ class Runner(Generic[StimulusT, ActionT]):
         if step.ignored is not None:
             log.debug("The %s ignores %s: %s", self._name, type(stimulus).__name__, step.ignored)
         for transition in step.transitions:
-            self.services.record(_without_secrets(transition, self.services.providers.masked))
+            self.services.record(transition)
         if step.shown is not None:
             self._world.show(step.shown)
         asked = step.effects[-1] if step.effects and isinstance(step.effects[-1], Asked) else None
@@ -306,26 +308,5 @@ class Runner(Generic[StimulusT, ActionT]):
                 self.services.post(TaskStopped(self.order.task, self.order.instance))
 
     def post_failure(self, trace: str, *, fenced: bool = False, newer_epoch: int | None = None) -> None:
-        """Report to the worker that the task failed; values of placeholders are hidden."""
-        shown = self.services.providers.masked(trace)
-        self.services.post(TaskFailed(self.order.task, self.order.instance, shown, fenced, newer_epoch))
-
-
-def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Transition:
-    """A transition whose reasons and errors have no values of placeholders.
-
-    They are cut, because an error may quote a whole record, and the history keeps many.
-    """
-
-    def without(record: Any) -> Any:
-        texts = {field.name: getattr(record, field.name) for field in fields(record)}
-        cut = {name: _cut(masked(text)) for name, text in texts.items() if type(text) is str}
-        return replace(record, **cut)
-
-    why = None if transition.why is None else without(transition.why)
-    return replace(transition, payload=without(transition.payload), why=why)
-
-
-def _cut(text: str) -> str:
-    left_out = len(text) - _SHOWN_CHARS
-    return text if left_out <= 0 else f"{text[:_SHOWN_CHARS]} … ({left_out:,} more characters)"
+        """Report to the worker that the task failed."""
+        self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced, newer_epoch))

@@ -70,8 +70,8 @@ class TaskServices:
         clients: builds client configurations (bootstrap servers, security, layers of overrides).
         spark: starts or borrows Spark; a runner takes a separate session when it first needs one.
         offsets: committed source offsets.
-        post: puts a stimulus into the worker's mailbox; never blocks.
-        record: puts a transition into the history; never blocks.
+        post: puts a stimulus into the worker's mailbox, which hides values of placeholders in its errors; never blocks.
+        record: puts a transition into the history, with these values hidden; never blocks.
         clock: the worker's clock.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
         providers: resolve placeholders in configurations, and hide their values.

@@ -35,10 +35,6 @@ class Setup(Protocol):
     def plugin(self) -> Any:
         """The plugin's task."""
 
-    @property
-    def masked(self) -> Callable[[str], str]:
-        """Hides values of placeholders in a text."""
-
 
 class TaskWorld(Generic[StimulusT, ActionT]):
     """The outside world of one task, used by its thread only, but for `unblock` and `metrics`.
@@ -61,7 +57,7 @@ class TaskWorld(Generic[StimulusT, ActionT]):
         self._clock = runner.services.clock
         self._spark = spark
         self._started = False
-        self._task, self._plugin, self._masked = setup.task, setup.plugin, setup.masked
+        self._task, self._plugin = setup.task, setup.plugin
         self._metrics: Mapping[str, Any] = {"lane": "tail", "lane_reason": "", "job": None, **metrics}
 
     def carry_out(self, effect: ActionT) -> Any:
@@ -120,14 +116,14 @@ class TaskWorld(Generic[StimulusT, ActionT]):
             return CoresKnown(executor_cores(self._spark.session()))
         except Exception as error:
             self._runner.checkpoint()
-            log.warning("%s: Spark does not report its cores: %s", self._task, self._masked(str(error)))
+            log.warning("%s: Spark does not report its cores: %s", self._task, error)
             return CoresKnown(None)
 
     def _cancel(self, cancel: Callable[[], object]) -> None:
         try:
             cancel()
         except Exception as error:
-            log.warning("%s could not be interrupted\n%s", self._task, self._masked(trace_of(error)))
+            log.warning("%s could not be interrupted\n%s", self._task, trace_of(error))
 
     def _end_plugin(self, name: str) -> None:
         """Call the plugin's `stop` or `abandon`."""
@@ -139,10 +135,10 @@ class TaskWorld(Generic[StimulusT, ActionT]):
         try:
             call(*args)
         except Exception as error:
-            log.warning("%s: %s failed\n%s", self._task, name, self._masked(trace_of(error)))
+            log.warning("%s: %s failed\n%s", self._task, name, trace_of(error))
 
     def _show_lane(self, choice: LaneChoice) -> None:
-        self._update(lane=choice.lane.value, lane_reason=self._masked(str(choice.reason)))
+        self._update(lane=choice.lane.value, lane_reason=str(choice.reason))
 
     def _update(self, **metrics: object) -> None:
         self._metrics = {**self._metrics, **metrics}

@@ -12,6 +12,7 @@ from connectx.model.configdef import ConfigDef, ConfigInfos
 from connectx.model.validators import at_least
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.connectors import SinkConnector, SourceConnector
+from connectx.plugins.hidden_values import HiddenValues
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
 from tests.support.profiles import dotted
@@ -323,7 +324,9 @@ def test_what_stood_behind_placeholders_is_not_logged_when_a_connector_fails_to_
 
     plugins = Plugins()
     config = {"name": "c", "connector.class": plugins.register(Talkative), "token": "hunter2"}
-    validate_connector(plugins, config, worker(), lambda text: text.replace("hunter2", "[hidden]"))
+    hidden = HiddenValues()
+    hidden.add("hunter2")
+    validate_connector(plugins, config, worker())
     assert "failed to validate its configuration" in caplog.text
     assert "cannot use [hidden]" in caplog.text
     assert "hunter2" not in caplog.text

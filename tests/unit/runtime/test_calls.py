@@ -12,6 +12,7 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.runtime.calls import Calls
+from connectx.runtime.masking import masked_errors
 
 SECRET = "s3cret-of-the-admin-client"
 
@@ -29,7 +30,7 @@ def test_what_stood_behind_a_placeholder_is_neither_told_nor_logged(
     connector = {f"admin.override.{key}": text for key, text in login.items()}
     with caplog.at_level(logging.DEBUG):
         calls.fence_producers(FenceProducers(1, "orders", connector, ("g-orders-0",)))
-        answer = posted.get(timeout=30)
+        answer = masked_errors(posted.get(timeout=30), providers.masked)  # as a worker's mailbox does
     calls.close()
     assert isinstance(answer, ProducersFenced)
     assert "[hidden]" in str(answer.error)

@@ -244,7 +244,7 @@ class BulkJobs:
         if isinstance(outcome, m.BulkStaged):
             self._staged = job
         else:
-            log.info("%s: job %s failed: %s", self._setup.task, job.token, self._setup.masked(outcome.error))
+            log.info("%s: job %s failed: %s", self._setup.task, job.token, outcome.error)
             self._discard(job)
         return outcome
 
@@ -295,8 +295,7 @@ class BulkJobs:
         try:
             self._setup.plugin.discard(job.token, [each for result in job.results for each in result.messages])
         except Exception as error:
-            trace = self._setup.masked(trace_of(error))
-            log.warning("%s: discard(%s) failed\n%s", self._setup.task, job.token, trace)
+            log.warning("%s: discard(%s) failed\n%s", self._setup.task, job.token, trace_of(error))
 
 
 def _with_rows(row_schema: pa.Schema) -> StructType:

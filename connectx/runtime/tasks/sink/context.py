@@ -69,7 +69,7 @@ class SinkContext:
         self._counted.failed()
         if errors.log_enable:
             place = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
-            shown = self._setup.masked(log_text(error, place if errors.log_include_messages else None))
+            shown = log_text(error, place if errors.log_include_messages else None)
             log.error("Error encountered in task %s: offset %d of %s: %s", self.task, offset, partition, shown)
             self._counted.errors_logged += 1
         if not errors.tolerate_all:

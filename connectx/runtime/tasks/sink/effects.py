@@ -208,7 +208,7 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
             if not _is_retriable(error):
                 raise
             self._runner.errors.retries += 1
-            shown = self._setup.masked(str(error))
+            shown = str(error)
             log.info("%s could not open its partitions: %s", self._setup.task, shown)
             self._update(retrying=shown)
             return NotDone(trace_of(error))
@@ -306,7 +306,7 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
         self._runner.stay_alive()
         retriable = _is_retriable(error)
         if retriable:
-            shown = self._setup.masked(str(error))
+            shown = str(error)
             log.info("%s will put again: %s", self._setup.task, shown)
             self._runner.errors.retries += 1
             self._update(retrying=shown)
@@ -319,9 +319,9 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
         except Exception as error:
             self._runner.stay_alive()
             self._latency.rewound()
-            log.warning("%s: flush() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+            log.warning("%s: flush() failed\n%s", self._setup.task, trace_of(error))
             self._runner.errors.retries += 1
-            self._flush_error = self._setup.masked(str(error) or type(error).__name__)
+            self._flush_error = str(error) or type(error).__name__
             self._update(retrying=self._flush_error)
             return NotDone(str(error))
         if self._flush_error is not None:
@@ -366,7 +366,7 @@ def _dead_letters(setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]
         setup.dead_letter_config,
         Admin(setup.admin_config),
         runner.checkpoint,
-        setup.masked,
+        runner.services.providers.masked,
         runner.errors,
         runner.services.clients.recorder,
     )

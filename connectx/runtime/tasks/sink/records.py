@@ -161,7 +161,7 @@ def report_bad(
         for letter in letters:
             place = raw.select(_PLACE).slice(letter.row, 1).to_pylist()[0] if raw is not None else None
             shown = log_text(letter.error, place if errors.log_include_messages else None)
-            log.error("Error encountered in task %s: %s", setup.task, setup.masked(shown))
+            log.error("Error encountered in task %s: %s", setup.task, shown)
         counted.errors_logged += len(letters)
     if not errors.tolerate_all:
         counted.record_errors += 1

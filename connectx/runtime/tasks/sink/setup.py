@@ -5,7 +5,7 @@ It decides from configurations alone; nothing here talks to Kafka or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,6 @@ class SinkSetup:
         max_executor_connections: most Spark tasks that stage at a time; None: as many as there are cores.
         max_poll_records: most records of one batch.
         dead_letter_config: settings of the dead letter queue's producer; None: there is no such queue.
-        masked: hides values of placeholders in a text.
     """
 
     task: TaskId
@@ -67,7 +66,6 @@ class SinkSetup:
     max_poll_records: int
     dead_letter_config: ClientConfig | None
     admin_config: ClientConfig
-    masked: Callable[[str], str]
 
     @property
     def key_converter(self) -> Converter:
@@ -126,7 +124,6 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
             services.clients.dead_letter_producer(task, config) if settings.dead_letter_topic is not None else None
         ),
         admin_config=services.clients.admin(task.connector, config, f"connector-adminclient-{task}"),
-        masked=services.providers.masked,
     )
 
 

@@ -101,7 +101,7 @@ class SourceBulk:
             size_bytes = plugin.waiting_bytes(effect.offset)
         except Exception as error:
             self._runner.stay_alive()
-            log.debug("%s does not know how much waits: %s", self._setup.task, self._setup.masked(str(error)))
+            log.debug("%s does not know how much waits: %s", self._setup.task, error)
             return Waiting(None)
         return Waiting(size_bytes)
 
@@ -114,10 +114,9 @@ class SourceBulk:
             obstacle = obstacle_of_executors(self._spark.session(), _of_executors(self._setup))
         except Exception as error:
             self._runner.checkpoint()
-            shown = self._setup.masked(str(error))
-            log.warning("%s: Spark does not report whether executors reach Kafka: %s", self._setup.task, shown)
+            log.warning("%s: Spark does not report whether executors reach Kafka: %s", self._setup.task, error)
             return RouteKnown(None)
-        return RouteKnown(None if obstacle is None else self._setup.masked(obstacle))
+        return RouteKnown(obstacle)
 
     def poll(self, effect: PollBulk) -> BulkPolled | PolledNothing | PollFailed:
         """Let the plugin name a slice."""
@@ -171,14 +170,12 @@ class SourceBulk:
             self._progress = None
             self._setup.plugin.bulk_ended()
         if outcome is None or failed is not None:
-            reason = self._setup.masked(str(failed))
-            log.warning("%s: a job on Spark's executors failed: %s", self._setup.task, reason)
+            log.warning("%s: a job on Spark's executors failed: %s", self._setup.task, failed)
             return BulkFailed(effect.slice_number, str(failed)), None
         ranges = self._ranges(polled, outcome)
         if outcome.bad:
             self._runner.errors.failed(outcome.bad)
-            why = self._setup.masked(str(outcome.why))
-            log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, self.reached, why)
+            log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, self.reached, outcome.why)
         skipped = outcome.bad, outcome.why or ""
         return BulkSent(effect.slice_number, outcome.records, *skipped, outcome.filtered, ranges), outcome
 
@@ -208,7 +205,7 @@ class SourceBulk:
                 explained = self._setup.plugin.explain(self._spark.session(), error)
             except Exception as failure:
                 self._runner.checkpoint()
-                log.warning("%s: explain() failed\n%s", self._setup.task, self._setup.masked(trace_of(failure)))
+                log.warning("%s: explain() failed\n%s", self._setup.task, trace_of(failure))
         return explained or bulk_job_error(error)
 
     def _topics_of(self, polled: Slice | BulkSlice) -> Sequence[str]:

@@ -202,7 +202,7 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
     def metrics(self) -> Mapping[str, object]:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits,
         lane and lane_reason, and of a job that runs its number, parts and parts_done."""
-        return {**self._metrics, "job": self._bulk.progress(), "waits": self._masked(self._plugin.waits)}
+        return {**self._metrics, "job": self._bulk.progress(), "waits": self._plugin.waits}
 
     @override
     def unblock(self) -> None:

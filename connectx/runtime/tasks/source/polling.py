@@ -101,7 +101,7 @@ class SourcePoller:
         try:
             polled = plugin.poll(self._spark.lazy(), effect.offset)
         except RetriableError as error:
-            log.info("%s will poll again: %s", self._setup.task, self._setup.masked(str(error)))
+            log.info("%s will poll again: %s", self._setup.task, error)
             return PollFailed(str(error), retriable=True, boundary=self._after_what_was_sent())
         except Exception as error:
             self._runner.stay_alive()
@@ -129,7 +129,7 @@ class SourcePoller:
                 self._convert(piece, polled.topic, effect.skip_failures)
         except (RetriableError, RegistryUnavailableError) as error:
             self._runner.errors.failed()
-            log.info("%s will convert its slice again: %s", self._setup.task, self._setup.masked(str(error)))
+            log.info("%s will convert its slice again: %s", self._setup.task, error)
             return NotDone(trace_of(error))
         except Exception as error:
             self._runner.stay_alive()
@@ -170,7 +170,7 @@ class SourcePoller:
             self._runner.errors.failed()
             if errors.log_enable:
                 self._runner.errors.errors_logged += 1
-                log.error("Error encountered in task %s: %s", setup.task, setup.masked(str(error)))
+                log.error("Error encountered in task %s: %s", setup.task, error)
             raise
         piece.records, piece.filtered = made.records, made.filtered
         piece.bad = {**{failure.row: failure.message for failure in made.failures}, **made.unwritable}
@@ -197,9 +197,8 @@ class SourcePoller:
         self._runner.errors.errors_logged += len(piece.bad)
         with_record = self._setup.settings.errors.log_include_messages
         for row, cause in piece.bad.items():
-            why = self._setup.masked(cause)
             record = f", where source record is {in_arrow(piece.rows).slice(row, 1).to_pylist()[0]}"
-            log.error("Error encountered in task %s: %s%s", self._setup.task, why, record if with_record else "")
+            log.error("Error encountered in task %s: %s%s", self._setup.task, cause, record if with_record else "")
 
     def _polled(self, polled: Slice, pieces: list[_Piece], boundary: Boundary) -> Polled:
         """The report for the core. Skipped are rows that the plugin left out, and rows that could not be converted."""
@@ -214,7 +213,7 @@ class SourcePoller:
         reasons += [next(iter(piece.bad.values())) for piece in pieces if piece.bad][:1]
         if reasons:
             count, where, why = left_out + bad, dict(polled.offset), "; ".join(reasons)
-            log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, self._setup.masked(why))
+            log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, why)
         parts = tuple(piece.part() for piece in pieces)
         return Polled(
             self._slices,
@@ -236,7 +235,7 @@ class SourcePoller:
             return self._setup.plugin.explain(self._spark.lazy(), error)
         except Exception as failure:
             self._runner.stay_alive()
-            log.warning("%s: explain() failed\n%s", self._setup.task, self._setup.masked(trace_of(failure)))
+            log.warning("%s: explain() failed\n%s", self._setup.task, trace_of(failure))
             return None
 
     def _after_what_was_sent(self) -> Boundary:

@@ -5,7 +5,7 @@ It decides from configurations alone; nothing here talks to Kafka or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,6 @@ class SourceSetup:
         creates_topics: missing topics are not left to the broker.
         epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
         bulk_modules: Python modules that executors need, as configured.
-        masked: hides values of placeholders in a text.
     """
 
     task: TaskId
@@ -59,7 +58,6 @@ class SourceSetup:
     admin_config: ClientConfig
     epoch_config: ClientConfig | None
     bulk_modules: tuple[str, ...]
-    masked: Callable[[str], str]
 
     def modules(self) -> tuple[str, ...]:
         """Modules that executors need, once the plugin was started: those of its classes, and the configured ones."""
@@ -123,7 +121,6 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         admin_config=services.clients.admin(task.connector, config, admin_id),
         epoch_config=services.clients.kafka_python(admin_id, task.connector, config) if order.exactly_once else None,
         bulk_modules=tuple(BULK_CONFIG.parse(config)["bulk.modules"]),
-        masked=services.providers.masked,
     )
 
 

@@ -10,7 +10,6 @@ import pickle
 import random
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,6 +33,7 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.hidden_values import HiddenValues
 from connectx.plugins.registry import Plugins
 from connectx.plugins.slices import SinkBatch
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -357,7 +357,6 @@ def _set_up(config: Mapping[str, str | None]) -> SinkSetup:
         config=worker,
         clients=ClientConfigs(worker, "worker-1"),
         created=lambda create, given: create(given),
-        providers=SimpleNamespace(masked=str),
     )
     return set_up(order, cast(TaskServices, services), Plugins())
 
@@ -599,8 +598,9 @@ def test_an_error_of_discard_is_logged_without_secrets(
 ) -> None:
     lane = run("bulk", "ParquetSink", CASES["json"][0], log_of(*CASES["json"][1:], random.Random(1)), 7)
     secret = "hunter2"
-    setup = replace(lane.setup, masked=lambda text: text.replace(secret, "[hidden]"))
-    jobs = BulkJobs(setup, cast(Any, lane.spark), "connect-lanes")
+    hidden = HiddenValues()
+    hidden.add(secret)
+    jobs = BulkJobs(lane.setup, cast(Any, lane.spark), "connect-lanes")
 
     def fail(token: str, messages: object) -> None:
         raise OSError(f"{secret} is no password of this server")
