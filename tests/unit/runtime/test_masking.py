@@ -48,9 +48,11 @@ class Failing:
     fails: ClassVar[Set[str]]
 
     def __getattribute__(self, name: str) -> Any:
-        if name in type(self).fails:
-            raise ValueError(f"cannot log in with {SECRET}")
-        return object.__getattribute__(self, name)
+        return fail if name in type(self).fails else object.__getattribute__(self, name)
+
+
+def fail(*args: object) -> None:
+    raise ValueError(f"cannot log in with {SECRET}")
 
 
 def without(text: str) -> str:
