@@ -231,8 +231,8 @@ class ConnectorPlaces:
                 continue
             snapshot = self._snapshot(topic)
             if snapshot is not None:
-                decoder = SinkDecoder(config, stored, self._cluster.plugins, self._cluster.config)
-                classes += decoder.classes
+                decoder = SinkDecoder.of(self._cluster.plugins, config, self._cluster.config, stored)
+                classes += decoder.conversion.classes
                 by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
         for stored, read in by_place.values():
             again = partial(take_snapshot, self._cluster.clients)
@@ -248,7 +248,8 @@ class ConnectorPlaces:
         if self._cluster.plugins.chain(config).reads("topic"):
             return None  # its transformations decide where a record goes
         stored = cls.stored(config, topic)
-        return stored and replace(stored, key=stored.key if not self._wanted.key else ())
+        is_kept = self._wanted.key in ((), stored.key if stored else ())
+        return stored and replace(stored, key=stored.key if is_kept else ())
 
     def _matching(self, regex: str) -> list[str]:
         admin = Admin(self._cluster.clients.admin())

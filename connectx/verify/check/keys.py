@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors.base import ConnectxError
 from connectx.errors.checks import CheckError
+from connectx.history.wording import plural
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
 from connectx.plugins.stored import Stored
@@ -48,22 +49,27 @@ _SEEN: Final = {
     "records": "count(topic)",
     "made": "count_if(NOT deletes)",
     "settled": "count_if(NOT pending)",
-    "deleted": "coalesce(max_by(deletes, struct(time_ms, offset)), true)",
-    "first": "min(struct(offset, partition, time_ms, topic))",
+    "deleted": "coalesce(max_by(deletes, offset), true)",
+    "scattered": "min(struct(topic, partition)) FILTER (WHERE topic IS NOT NULL) != max(struct(topic, partition))",
+    "first": "min(struct(offset, partition, time_ms, topic)) FILTER (WHERE topic IS NOT NULL)",
 }
-"""Of each key: rows of the target, records, those that make a row, and those before the sink's committed offset."""
-_APPENDED: Final = {"allowed": "made", "is_needed": "made > 0 AND settled > 0"}
+"""Of each key: rows of the target, records, those that make a row, and those before the sink's committed offset.
+
+Offsets order the records of a key, unless it is in several partitions (scattered).
+"""
+_APPENDED: Final = {"allowed": "made", "is_needed": "made > 0 AND settled > 0", "is_undecided": "false"}
 _KEPT: Final = {
-    "allowed": "IF(settled < records OR NOT deleted, 1, 0)",
-    "is_needed": "IF(settled < records, settled > 0 AND made = records, NOT deleted)",
+    "allowed": "IF(settled < records OR scattered, int(made > 0), int(NOT deleted))",
+    "is_needed": "IF(settled < records OR scattered, settled > 0 AND made = records, NOT deleted)",
+    "is_undecided": "scattered AND settled = records AND made BETWEEN 1 AND records - 1",
 }
-"""The target keeps one row for each key, unless the last record deletes it."""
+"""The target keeps one row for each key, unless the last record deletes it; undecided if that record is not known."""
 _COUNTS: Final = {
     "found": "sum(there)",
     "expected": "sum(IF(there = 0, IF(is_needed, 1, 0), least(there, allowed)))",
     "needed": "sum(IF(is_needed, greatest(least(there, allowed), 1), 0))",
     "lost": "count_if(there = 0 AND is_needed)",
-    "pending": "count_if(there = 0 AND allowed > 0 AND NOT is_needed)",
+    "pending": "count_if(there = 0 AND allowed > 0 AND NOT is_needed AND NOT is_undecided)",
     "duplicated": "sum(IF(allowed > 0, greatest(there - allowed, 0), 0))",
     "alien": "sum(IF(allowed = 0, there, 0))",
 }
@@ -90,6 +96,7 @@ class KeyComparison:
     classes: tuple[type, ...] = ()
     frame: DataFrame | None = None
     _examples: dict[str, list[Row]] = field(default_factory=dict)
+    _undecided: list[str] = field(default_factory=list)
 
     def found(self) -> Rows:
         """The target, of whose rows only examples can be read."""
@@ -98,6 +105,10 @@ class KeyComparison:
     def wanted(self) -> Rows:
         """The topics, of whose records only examples can be read."""
         return Rows(self.sides.wanted().place, lambda: self._shown("lost", "duplicated"))
+
+    def unchecked(self) -> tuple[str, ...]:
+        """Which keys were not compared, known once they were counted."""
+        return tuple(self._undecided)
 
     def _shown(self, *kinds: str) -> list[Row]:
         return [row for kind in kinds for row in self._examples.get(kind, ())]
@@ -153,7 +164,8 @@ class KeyComparison:
 
         session = self.spark.session()
         ship(session, modules_of(self.classes))
-        records, rows = self._records(session), self._rows(session)
+        rows = self._rows(session)
+        records = self._records(session)  # later: otherwise the target may have rows of records after them
         both = records.unionByName(rows.withColumn("is_row", f.lit(True)), allowMissingColumns=True)
         values = _KEPT if self.sides.stored.key else _APPENDED
         counted = (
@@ -161,12 +173,18 @@ class KeyComparison:
             .agg(*(f.expr(text).alias(name) for name, text in _SEEN.items()))
             .withColumns({name: f.expr(text) for name, text in values.items()})
         )
-        sums = counted.agg(*(f.expr(text).alias(name) for name, text in _COUNTS.items())).first()
+        wanted = {**_COUNTS, "undecided": "count_if(is_undecided)"}
+        sums = counted.agg(*(f.expr(text).alias(name) for name, text in wanted.items())).first()
         assert sums is not None
         counts: dict[str, Any] = {name: int(sums[name] or 0) for name in _COUNTS}
+        self._undecided[:] = [self._doubt(sums["undecided"])] if sums["undecided"] else []
         for kind in _EXAMPLES:
             counts[f"{kind}_prints"] = self._take(counted, kind, examples if counts[kind] else 0)
         return Difference(**counts, by_key=True)
+
+    def _doubt(self, keys: int) -> str:
+        place = self.sides.stored.place
+        return f"records of several partitions change and delete {plural(keys, 'key')} of {place}"
 
     def _take(self, counted: DataFrame, kind: str, examples: int) -> tuple[int, ...]:
         """Note the first keys of a kind as examples, and return their fingerprints."""
@@ -190,15 +208,20 @@ class KeyComparison:
     def _records(self, session: SparkSession) -> DataFrame:
         cores = executor_cores(session)
         parts: list[tuple[TopicPartition, tuple[int, int]]] = []
-        for topic in self.sides.topics:
+        topics = list(self.sides.latest())
+        for topic in topics:
             if ranges := topic.snapshot.ranges:
                 parts += split(ranges, cores)
         if not parts:
             return session.createDataFrame([], _RECORDS)
-        snapshot = self.sides.topics[0].snapshot
-        decode = {topic.snapshot.topic: topic.decode for topic in self.sides.topics}
+        decode = {topic.snapshot.topic: topic.decode for topic in topics}
         order = _ReadKeys(
-            parts, snapshot.consumer, decode, self.sides.named_key, self.sides.stored.change, self.sides.committed
+            parts,
+            topics[0].snapshot.consumer,
+            decode,
+            self.sides.named_key,
+            self.sides.stored.change,
+            self.sides.committed,
         )
         return session.range(0, len(parts), 1, len(parts)).mapInArrow(order, _RECORDS)
 

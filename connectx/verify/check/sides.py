@@ -190,7 +190,8 @@ class Sides:
     def _as_lines(self) -> bool:
         return self.stored.lines and not self.key
 
-    def _latest(self) -> Iterator[Topic]:
+    def latest(self) -> Iterator[Topic]:
+        """The topics as they were after the target was read, for a reader that reads the target first."""
         for topic in self.topics:
             name = topic.snapshot.topic
             if self.take_again is not None and name not in self._taken:
@@ -200,13 +201,13 @@ class Sides:
     def _wanted_lines(self) -> Iterator[Row]:
         from connectx.connectors.files.stream_sink import lines_of_value
 
-        for number, topic in enumerate(self._latest()):
+        for number, topic in enumerate(self.latest()):
             for record, _, value in read_records(topic):
                 for line in lines_of_value(value):
                     yield self._placed(record, line.encode(), line, number)
 
     def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
-        for number, topic in enumerate(self._latest()):
+        for number, topic in enumerate(self.latest()):
             for record, record_key, value in read_records(topic):
                 fields, deletes = fields_of(self.stored.change, record_key, value, names)
                 if fields is not None and not deletes:
@@ -264,7 +265,7 @@ class Sides:
         versions: dict[int, _Versions] = {}
         del self._outdated[:]
         names, repeated = self.names, self._repeated()
-        for number, topic in enumerate(self._latest()):
+        for number, topic in enumerate(self.latest()):
             for record, record_key, value in read_records(topic):
                 fields, deletes = fields_of(self.stored.change, record_key, value, names)
                 if fields is None:

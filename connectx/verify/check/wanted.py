@@ -96,7 +96,7 @@ def target_comparison(
         exact=by_key or (sides.stored.lines and not sides.key),
         from_topic=True,
         tolerated=skipped_by(events, connectors),
-        unchecked=tuple if by_key else sides.unchecked,
+        unchecked=keys.unchecked if by_key else sides.unchecked,
         outdated=tuple if by_key else sides.outdated,
         hidden=(
             *(() if by_key else sides.doubts),

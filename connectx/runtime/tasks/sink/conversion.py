@@ -46,9 +46,12 @@ class Conversion:
 
     @classmethod
     def of(
-        cls, plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, plugin: SinkTask
+        cls, plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, *, reads_fields: bool
     ) -> Conversion:
         """From the settings of a connector and its worker.
+
+        Args:
+            reads_fields: the sink needs fields of values without schemas.
 
         Raises:
             ConfigError: a setting is wrong.
@@ -58,7 +61,7 @@ class Conversion:
         key, value = plugins.converter("key", config, worker), plugins.converter("value", config, worker)
         # JSON without schemas is then read as structs of what is in it: transformations need fields.
         key.infers_fields = chain.reads("key")
-        value.infers_fields = plugin.reads_fields or not keeps_values(chain)
+        value.infers_fields = reads_fields or not keeps_values(chain)
         return cls(key, value, plugins.header_converter(config, worker), chain.reading(key, value))
 
     @property
@@ -69,6 +72,20 @@ class Conversion:
     def value_type(self, plugin: SinkTask, topic: str) -> pa.DataType | None:
         """The type that the plugin wants of a topic's values, unless a transformation changes those."""
         return plugin.value_type(topic) if keeps_values(self.chain) else None
+
+    def decoded(self, raw: pa.Table, topic: str, value_type: pa.DataType | None) -> pa.Table:
+        """Records of one topic with key, value and headers, and why one cannot be read in the column error.
+
+        Raises:
+            ConversionError: one type cannot hold all values.
+        """
+        types = {} if value_type is None else {topic: value_type}
+        table = decode(raw, self.key_converter, self.value_converter, types)
+        if self.header_converter.as_is:
+            return table
+        headers, errors = self.header_converter.read(table["headers"].cast(HEADERS))
+        both = pc.coalesce(table["error"], errors)
+        return table.drop_columns(["headers", "error"]).append_column("headers", headers).append_column("error", both)
 
     def read(
         self,
@@ -86,8 +103,7 @@ class Conversion:
         Raises:
             ConversionError, TransformError: one type cannot hold all values.
         """
-        types = {} if value_type is None else {topic: value_type}
-        table = self._with_headers(decode(raw, self.key_converter, self.value_converter, types))
+        table = self.decoded(raw, topic, value_type)
         good = table.drop_columns("error")
         numbers = None
         if table["error"].null_count < table.num_rows:
@@ -97,13 +113,6 @@ class Conversion:
             numbers = pc.indices_nonzero(pc.is_null(table["error"])).to_pylist()
             good = good.take(pa.array(numbers, pa.int64()))
         return self._transformed(good, numbers, judge) if self.chain else (good, 0)
-
-    def _with_headers(self, table: pa.Table) -> pa.Table:
-        if self.header_converter.as_is:
-            return table
-        headers, errors = self.header_converter.read(table["headers"].cast(HEADERS))
-        both = pc.coalesce(table["error"], errors)
-        return table.drop_columns(["headers", "error"]).append_column("headers", headers).append_column("error", both)
 
     def _transformed(
         self, rows: pa.Table, numbers: Sequence[int] | None, judge: Callable[[Sequence[BadRecord]], object]

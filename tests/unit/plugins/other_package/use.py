@@ -58,9 +58,10 @@ def stored_by_executors(shelf: str) -> list[dict[str, Any]]:
     assert isinstance(plugin, SinkTask)
     at = TopicPartition(TOPIC, 0)
     rows = [{"topic": TOPIC, "partition": 0, "offset": n, "timestamp": 0, "value": b'{"id": %d}' % n} for n in range(3)]
+    conversion = Conversion.of(PLUGINS, config, WORKER, reads_fields=plugin.reads_fields)
     order = staging.StagingOrder(
         task=TaskId("c", 0), group_id="g", connector=cls, task_config=config,
-        conversion=Conversion.of(PLUGINS, config, WORKER, plugin), consumer={}, parts=[(at, (0, 3))], value_type=None,
+        conversion=conversion, consumer={}, parts=[(at, (0, 3))], value_type=None,
         plan=None, token="t", tolerate_all=False, keep_raw=False,
     )  # fmt: skip
     raw = pa.Table.from_pylist(rows, SCHEMA)

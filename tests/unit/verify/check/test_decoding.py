@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from connectx.data.transforms.columns import HEADERS
 from connectx.model.worker_config import WorkerConfig, embedded_config
@@ -37,5 +40,6 @@ KIND = pa.struct([("id", pa.int64()), ("half", pa.float64())])
 )
 def test_values_have_the_form_of_the_targets_rows(stored: Stored, value: object) -> None:
     worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
-    decoder = SinkDecoder({"connector.class": "DataSourceSink", **JSON}, stored, Plugins(), worker)
+    decoder = SinkDecoder.of(Plugins(), {"connector.class": "DataSourceSink", **JSON}, worker, stored)
+    assert pickle.loads(cloudpickle.dumps(decoder))("t", RECORDS) == [(None, value)]
     assert decoder("t", RECORDS) == [(None, value)]
