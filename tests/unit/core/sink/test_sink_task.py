@@ -824,3 +824,20 @@ def test_a_failed_flush_discards_a_job() -> None:
     run(core, EndsKnown(1, {A0: 30, A1: 100}), CoresKnown(8), Done(), CommitFailed(1, "down"))
     assert run(core, Done(), now_ms=1000).effects == [Flush()]
     assert DiscardBulk(1) in run(core, NotDone("disk"), now_ms=1001).effects
+
+
+def test_the_outcome_of_a_commit_after_a_failed_flush_is_late_and_nothing_goes_back_behind_it() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    commit = run(core, Done(), Done(), now_ms=1000).effects[0]
+    assert commit == CommitOffsets(1, {A0: 15}, wait=False)
+    run(core, Fetched(1, {A0: (15, 18)}), PutDone(1, 3), now_ms=1100)
+    assert run(core, PartitionsRevoked((A0,)), now_ms=1400).effects == [Flush()]
+    assert Seek({A0: 10}) not in run(core, NotDone("away"), now_ms=1400).effects, "it is given up"
+    assert run(core, OffsetsCommitted(1), now_ms=1400).ignored == NotAwaited("OffsetsCommitted", 1)
+    core = with_put(AT_LEAST_ONCE)
+    run(core, Done(), Done(), now_ms=1000)
+    run(core, Fetched(1, {A0: (15, 18)}), PutDone(1, 3), now_ms=1100)
+    assert run(core, Done(), now_ms=2000).effects == [Flush()], "the commit before has taken too long"
+    assert Seek({A0: 10, A1: 20}) in run(core, NotDone("away"), now_ms=2000).effects
+    assert run(core, OffsetsCommitted(1), now_ms=2000).ignored == NotAwaited("OffsetsCommitted", 1)
+    assert goes_on_at(core, A0) == {A0: 10}
