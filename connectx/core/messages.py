@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from connectx.core.group_messages import GroupEffect, GroupStimulus
 from connectx.core.replies import Body
 from connectx.core.step import Step
 from connectx.core.timer_keys import TimerKey
 from connectx.core.verbs import Verb
-from connectx.model.config_records import ConfigRecord
+from connectx.model.config_records import ConfigRecord, SessionKeyRecord
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.status_records import StatusRecord
@@ -546,3 +547,16 @@ Posted = Stimulus | InternalTopicsFailed
 
 
 WorkerStep = Step[Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShown:
+    """What each step of a worker shows to its driver.
+
+    Attributes:
+        view: the worker's place in the group (`connectx.core.verbs`, *worker*).
+        session_key: signs requests to other workers; None before the leader has written one.
+    """
+
+    view: Mapping[str, Any]
+    session_key: SessionKeyRecord | None = field(repr=False)

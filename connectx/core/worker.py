@@ -67,6 +67,7 @@ from connectx.core.messages import (
     TaskStopped,
     TimerFired,
     TopicUsed,
+    WorkerShown,
     WorkerShutDown,
     WorkerStarted,
     WorkerStep,
@@ -85,6 +86,7 @@ from connectx.core.pending import (
     TaskRead,
 )
 from connectx.core.requests import RequestHandler
+from connectx.core.rest_views import worker as worker_view
 from connectx.core.rules import BrokenRule, Marks
 from connectx.core.settings import CoreSettings
 from connectx.core.signals import (
@@ -174,7 +176,9 @@ class WorkerCore:
 
     def handle(self, stimulus: Stimulus, now_ms: int) -> WorkerStep:
         """Apply one stimulus; return transitions and effects. `now_ms` never goes back."""
-        return self.context.take(stimulus, now_ms, self._on_stimulus)
+        step = self.context.take(stimulus, now_ms, self._on_stimulus)
+        step.shown = WorkerShown(worker_view(self.context), self.context.session_key)
+        return step
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Return all that changes in the core, by part and field. The values are the core's own: do not change them."""

@@ -62,7 +62,6 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.core.rest_views import worker as worker_view
 from connectx.core.rules import BrokenRule
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
@@ -181,6 +180,7 @@ class Worker:
         self._rest = RestServer(self.ask, self._services, config, name=name)
         self._recorded: RecordedCore[WorkerCore] | None = None
         self._view: Mapping[str, Any] = {}
+        self._session_key: SessionKeyRecord | None = None
         self._heartbeat_ms: int | None = None
         self._replies: dict[int, Future[Reply]] = {}
         self._request_ids = itertools.count(1)
@@ -363,9 +363,9 @@ class Worker:
             raise WorkerStoppedError(self.name, "it has not started")
         answer: Future[tuple[BrokenRule, ...]] = Future()
         if self.alive:
-            self._mailbox.call(lambda: answer.set_result(recorded.core.check()))
+            self._mailbox.call(lambda: answer.set_result(recorded.check()))
         else:  # nothing moves its core any more
-            answer.set_result(recorded.core.check())
+            answer.set_result(recorded.check())
         try:
             broken = answer.result(timeout_s)
         except FutureTimeoutError:
@@ -407,11 +407,12 @@ class Worker:
                 connector, task = transition.connector, transition.task
                 _log.warning("%s does not start %s-%s: %s", self.name, connector, task, transition.cause)
             self._record(transition)
+        self._session_key = step.shown.session_key
         for effect in step.effects:
             if self._gone.is_set():
                 return
             self._carry_out(effect)
-        self._view = worker_view(self._recorded.core.context)
+        self._view = step.shown.view
         self._given.viewed(self._view)
 
     def _carry_out(self, effect: Effect) -> None:  # one line per effect: a table
@@ -431,9 +432,9 @@ class Worker:
             case PrepareTask():
                 self._task_host.prepare_task(effect)
             case SendTaskConfigs():
-                self._calls.send_task_configs(effect, self._session_key())
+                self._calls.send_task_configs(effect, self._session_key)
             case SendFenceRequest():
-                self._calls.send_fence_request(effect, self._session_key())
+                self._calls.send_fence_request(effect, self._session_key)
             case FenceProducers():
                 self._calls.fence_producers(effect)
             case CreateSessionKey():
@@ -471,10 +472,6 @@ class Worker:
         self._unfrozen.wait()
         if self._gone.is_set():
             raise WorkerGone
-
-    def _session_key(self) -> SessionKeyRecord | None:
-        assert self._recorded is not None
-        return self._recorded.core.context.session_key
 
     def _check_signature(
         self, key: SessionKeyRecord | None, body: bytes, signature: str | None, algorithm: str | None

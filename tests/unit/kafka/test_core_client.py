@@ -1,4 +1,4 @@
-"""Clients around a core: they read nothing of it, and what it did is recorded and replayed."""
+"""Drivers read nothing of their core. What the cores of clients did is recorded and replayed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import connectx.kafka
+import connectx.runtime
 from connectx.core.clients.messages import Answered
 from connectx.core.producer import messages as msg
 from connectx.kafka.fetcher.fetcher import RecordFetcher
@@ -20,10 +21,12 @@ from connectx.recording.replay import first_difference, late_answers
 from tests.support.waiting import until
 from tests.unit.kafka.loopback import LoopbackBroker
 
-KAFKA = Path(connectx.kafka.__file__).parent
+KAFKA, RUNTIME = Path(connectx.kafka.__file__).parent, Path(connectx.runtime.__file__).parent
 DRIVERS = (
     KAFKA / "core_client.py",
     *(path for name in ("producer", "fetcher") for path in (KAFKA / name).glob("*.py")),
+    RUNTIME / "worker.py",
+    *(RUNTIME / "tasks").rglob("*.py"),
 )
 
 
