@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus
-
-import httpx
 
 from connectx.connectors.http.errors import HttpLoginError, HttpUnavailableError
 from connectx.views import HIDDEN
+
+if TYPE_CHECKING:
+    import httpx
 
 _NO_EXPIRY_S: Final = 300.0
 _EARLY_S: Final = 30.0
@@ -85,6 +86,8 @@ class Tokens:
         self._client.close()
 
     def _fetch(self) -> None:
+        import httpx  # slow, and settings do without
+
         settings = self._settings
         form = {"grant_type": "client_credentials"} | ({"scope": settings.scope} if settings.scope else {})
         login = None

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from connectx.connectors.http.client import HttpTarget
 from connectx.connectors.http.config import CONFIG, HttpSettings, problems
 from connectx.connectors.http.errors import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.connectors.http.requests import Plan, Request, plan
@@ -54,6 +53,8 @@ class HttpSink(SinkConnector):
             super().start(config, context)
             self._settings = HttpSettings.of(config)
             self._tolerates = config.get("errors.tolerance") == "all"
+            from connectx.connectors.http.client import HttpTarget  # httpx: only tasks need it
+
             self._target = HttpTarget(self._settings)
             self._failures = 0
             self._is_cancelled = False

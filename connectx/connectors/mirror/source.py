@@ -28,14 +28,9 @@ from connectx.connectors.mirror.config import (
     source_partition,
 )
 from connectx.connectors.mirror.errors import MirrorGapError
-from connectx.connectors.mirror.groups import GroupOffsets
-from connectx.connectors.mirror.topics import MirroredTopics
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import KafkaUnreachableError, OffsetOutOfRangeError
 from connectx.errors.plugins import ConfigError
-from connectx.kafka.admin.client import Admin
-from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
-from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
 from connectx.model.places import Place
 from connectx.model.source_offsets import SourceOffset, SourcePartition
@@ -48,6 +43,9 @@ from connectx.plugins.tasks import SourceTask
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from connectx.kafka.admin.client import Admin
+    from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +71,10 @@ class MirrorSource(SourceConnector):
             ConfigError: source and target are one cluster, and topics keep their names.
             TopicNotCreatableError, KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError
         """
+        from connectx.connectors.mirror.groups import GroupOffsets
+        from connectx.connectors.mirror.topics import MirroredTopics
+        from connectx.kafka.admin.client import Admin  # slow: Kafka's admin client
+
         super().start(config, context)
         self._context = context
         self._values = values = CONFIG.parse(config)
@@ -230,9 +232,13 @@ class MirrorSource(SourceConnector):
             return source_partition(self._naming.alias, at)
 
         def _admin(self) -> Admin:
+            from connectx.kafka.admin.client import Admin
+
             return Admin(client_config(self.settings, SOURCE_ADMIN, f"connectx-mirror-admin-{self.context.task}"))
 
         def _open(self) -> RecordFetcher:
+            from connectx.kafka.fetcher.fetcher import RecordFetcher
+
             reached = {at: self.context.offset(self._place(at)) for at in self._assigned}
             offsets = {at: int(offset["offset"]) + 1 for at, offset in reached.items() if offset is not None}
             offsets |= self._initial([at for at, offset in reached.items() if offset is None])
@@ -272,6 +278,8 @@ class MirrorSource(SourceConnector):
                     yield self._slice(at, rows)
 
         def _read(self, at: TopicPartition, first: int, end: int) -> Iterator[Slice]:
+            from connectx.kafka.fetcher.ranges import read_ranges
+
             for rows in read_ranges(self._reader, {at: (first, end)}):
                 yield self._slice(at, rows)
 
