@@ -140,7 +140,8 @@ def test_new_configuration_restarts_the_task_with_it(cluster: cx.Cluster, make_l
     before = cluster.events.last_seq
     config = connector.config
     config.update({"batch.size": "2"})
-    assert connector.config["batch.size"] == config["batch.size"] == "2"
+    assert config["batch.size"] == "2"
+    until(lambda: connector.config.get("batch.size") == "2", "the worker that is asked to read it")
     until(
         lambda: events(cluster, EventKind.TASK_STATE, before, connector=lines.name, state="RUNNING"), "the task's start"
     )
@@ -154,7 +155,7 @@ def test_new_configuration_restarts_the_task_with_it(cluster: cx.Cluster, make_l
     until(lambda: sum(committed()) >= 5, "the last commit in the history, which comes after its records")
     assert committed() == [2, 2, 1]
     config.update({"batch.size": None})
-    assert "batch.size" not in connector.config
+    until(lambda: "batch.size" not in connector.config, "the worker that is asked to read that it is gone")
     with pytest.raises(ConfigRejectedError, match=r"batch\.size"):
         config.update({"batch.size": "many"})
     assert "batch.size" not in connector.config

@@ -32,14 +32,14 @@ def test_a_log_call_of_any_module_hides_values_in_its_message_and_its_trace(
     name: str, hidden: HiddenValues, caplog: Log
 ) -> None:
     log = logging.getLogger(name)
-    log.error("cannot log in with %s: %s, %d", SECRET, Quoting(), 7)
+    log.error("login %s: %s, %d", SECRET, Quoting(), 7)
     log.error("%(why)s", {"why": SECRET})
     try:
         raise ValueError(f"{SECRET} is refused")
     except ValueError:
         log.exception("It %s", "failed")
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot log in with [hidden]: a thing with [hidden], 7",
+        "login [hidden]: a thing with [hidden], 7",
         "[hidden]",
         "It failed",
     ]
