@@ -294,7 +294,7 @@ def test_offsets_order_the_records_of_a_key_but_not_those_of_several_partitions(
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for key, value, partition, time_ms in (
         ("1", "{}", 0, 1_000),
-        ("1", None, 1, 2_000),  # deleted, or written again: nobody knows
+        ("1", None, 1, 2_000),  # deleted, or written again: the order is unknown
         ("2", "{}", 0, 4_000),
         ("2", None, 0, 3_000),  # deleted: its offset is higher
         ("3", "{}", 0, 5_000),

@@ -23,7 +23,7 @@ from tests.support.tiers import Part, run_tier, supervise
 supervise()
 run_tier([(Part("part", ("test_it.py", "--rootdir=.", "-p", "xdist"), workers=1, needs_java=False),)], Path.cwd())
 """
-# A program that has a session of its own, and that has lost its parent.
+# A program that has a separate session, and that has lost its parent.
 STALL = '''
 import os, subprocess, sys, threading
 SLEEP = "import time; time.sleep(600)"

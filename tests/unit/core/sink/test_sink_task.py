@@ -79,7 +79,7 @@ def run(core: SinkTaskCore, *stimuli: Any, now_ms: int = 0) -> SinkStep:
     return step
 
 
-def goes_on_at(core: SinkTaskCore, *partitions: TopicPartition, epoch: int = 1) -> dict[TopicPartition, int]:
+def resumes_at(core: SinkTaskCore, *partitions: TopicPartition, epoch: int = 1) -> dict[TopicPartition, int]:
     """Where the next put of each partition begins, wherever the records begin that are fetched."""
     starts: dict[TopicPartition, int] = {}
     for partition in partitions:
@@ -167,7 +167,7 @@ def test_positions_move_only_after_the_put() -> None:
     core = polling(AT_LEAST_ONCE)
     run(core, Fetched(1, {A0: (10, 15), A1: (20, 21)}))
     assert run(core, PutDone(1, 6)) == SinkStep([], [Poll(1, 100)])
-    assert goes_on_at(core, A0, A1) == {A0: 15, A1: 21}
+    assert resumes_at(core, A0, A1) == {A0: 15, A1: 21}
 
 
 def test_topics_are_put_one_after_the_other() -> None:
@@ -255,7 +255,7 @@ def test_a_failed_flush_commits_nothing_and_puts_everything_again_since_the_last
         [transition(EventKind.COMMIT_REFUSED, reason="flush failed: disk full", partitions=["a-0"])],
         [Seek({A0: 10, A1: 20}), Poll(1, 100)],
     )
-    assert goes_on_at(core, A0, A1) == {A0: 10, A1: 20}
+    assert resumes_at(core, A0, A1) == {A0: 10, A1: 20}
 
 
 def test_positions_advance_past_filtered_records() -> None:
@@ -264,7 +264,7 @@ def test_positions_advance_past_filtered_records() -> None:
     assert run(core, PutDone(1, 0, filtered=5)) == SinkStep(
         [transition(EventKind.RECORDS_FILTERED, records=5)], [Poll(1, 100)]
     )
-    assert goes_on_at(core, A0) == {A0: 15}
+    assert resumes_at(core, A0) == {A0: 15}
 
 
 def test_skipped_records_are_told_and_count_as_put() -> None:
@@ -273,7 +273,7 @@ def test_skipped_records_are_told_and_count_as_put() -> None:
     assert run(core, PutDone(1, 4, 1, "not JSON")) == SinkStep(
         [transition(EventKind.RECORDS_SKIPPED, records=1, reason="not JSON")], [Poll(1, 100)]
     )
-    assert goes_on_at(core, A0) == {A0: 15}
+    assert resumes_at(core, A0) == {A0: 15}
 
 
 def test_a_retriable_put_pauses_keeps_the_batch_polls_on_and_puts_again_with_growing_waits() -> None:
@@ -347,7 +347,7 @@ def test_a_refused_put_goes_on_where_the_target_is() -> None:
         ],
         [Seek({A0: 13, A1: 20}), Poll(1, 100)],
     )
-    assert goes_on_at(core, A0, A1) == {A0: 13, A1: 20}
+    assert resumes_at(core, A0, A1) == {A0: 13, A1: 20}
 
 
 def test_a_refused_put_goes_back_where_the_target_is_behind() -> None:
@@ -374,7 +374,7 @@ def test_a_refused_put_also_rereads_partitions_whose_buffered_rows_the_target_re
         Seek({A0: 12, A1: 20}),
         Poll(1, 100),
     ]
-    assert goes_on_at(core, A0, A1) == {A0: 12, A1: 20}
+    assert resumes_at(core, A0, A1) == {A0: 12, A1: 20}
 
 
 def test_a_refusal_after_a_lost_answer_rereads_the_other_partitions_that_it_names() -> None:
@@ -383,7 +383,7 @@ def test_a_refusal_after_a_lost_answer_rereads_the_other_partitions_that_it_name
     run(core, Done(), now_ms=100)
     step = run(core, PutRefused(1, {A0: 12, A1: 22}, "a-0 is at 12", records=2), now_ms=101)
     assert Seek({A0: 12}) in step.effects
-    assert goes_on_at(core, A0, A1) == {A0: 12, A1: 22}
+    assert resumes_at(core, A0, A1) == {A0: 12, A1: 22}
 
 
 def test_assigned_partitions_are_opened() -> None:
@@ -399,7 +399,7 @@ def test_an_exactly_once_target_says_where_reading_starts() -> None:
     core = SinkTaskCore(EXACTLY_ONCE)
     run(core, ORDERS.begin, Done(), PartitionsAssigned({A0: 3, A1: 7}))
     assert run(core, Opened(1, {A0: 9})).effects == [Seek({A0: 9})]
-    assert goes_on_at(core, A0, A1) == {A0: 9, A1: 7}
+    assert resumes_at(core, A0, A1) == {A0: 9, A1: 7}
     assert run(core, Done(), now_ms=1000).effects[0] == CommitOffsets(1, {A0: 9}, wait=False)
 
 
@@ -407,7 +407,7 @@ def test_an_answer_of_open_from_an_older_epoch_changes_nothing() -> None:
     core = polling(EXACTLY_ONCE)
     run(core, PartitionsAssigned({B0: 0}))
     assert run(core, Opened(1, {A0: 99})) == SinkStep(ignored=OtherEpoch(1, 2))
-    assert goes_on_at(core, A0, epoch=2) == {A0: 10}
+    assert resumes_at(core, A0, epoch=2) == {A0: 10}
 
 
 def test_a_failing_open_fails_the_task_when_the_poll_returns() -> None:
@@ -518,7 +518,7 @@ def test_a_late_outcome_of_a_put_changes_nothing(late: SinkStimulus) -> None:
     core = polling(EXACTLY_ONCE)
     run(core, Fetched(1, {A0: (10, 15)}), PartitionsLost((A0, A1)), PartitionsAssigned({A0: 10}), Opened(3, {}))
     assert run(core, late) == SinkStep([], [Poll(3, 100)], OtherEpoch(1, 3))
-    assert goes_on_at(core, A0, epoch=3) == {A0: 10}
+    assert resumes_at(core, A0, epoch=3) == {A0: 10}
 
 
 def test_records_below_the_position_are_fetched_again() -> None:
@@ -840,4 +840,4 @@ def test_the_outcome_of_a_commit_after_a_failed_flush_is_late_and_nothing_goes_b
     assert run(core, Done(), now_ms=2000).effects == [Flush()], "the commit before has taken too long"
     assert Seek({A0: 10, A1: 20}) in run(core, NotDone("away"), now_ms=2000).effects
     assert run(core, OffsetsCommitted(1), now_ms=2000).ignored == NotAwaited("OffsetsCommitted", 1)
-    assert goes_on_at(core, A0) == {A0: 10}
+    assert resumes_at(core, A0) == {A0: 10}
