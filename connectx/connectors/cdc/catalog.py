@@ -231,7 +231,7 @@ class Catalog:
         else:
             base, modifier = (Oid.TEXT, -1) if own.is_array else own[:2]
             kind = column_type(base, modifier, self._modes, where)
-        return array_type(kind, has_nulls=not own.labels) if own.is_array else kind
+        return array_type(kind, self._modes, has_nulls=not own.labels) if own.is_array else kind
 
     def _own_types(self, oids: set[int]) -> dict[int, _OwnType]:
         if not oids:

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from connectx.connectors.cdc.columns import KEY_COLUMNS
 from connectx.connectors.cdc.values import MOST_FRACTION_DIGITS
+from connectx.connectors.shared.unavailable import PLACEHOLDER
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.spelling import misspelled
 from connectx.model.validators import at_least, between, matching, non_empty, one_of, valid_regex, valid_regexes
@@ -340,7 +341,7 @@ CONFIG: Final = (
     .define(
         "unavailable.value.placeholder",
         str,
-        "__debezium_unavailable_value",
+        PLACEHOLDER,
         doc="Text in place of a value stored out of line (TOAST) that an update did not change.",
     )
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from connectx.connectors.cdc.events import CREATE, DELETE, READ, TRUNCATE, UPDATE
 from connectx.connectors.cdc.positions import Position
+from connectx.connectors.shared.unavailable import is_placeholder
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.stored import RowChange
 
@@ -33,8 +33,7 @@ def row_change(key: Any, value: Any, placeholder: str) -> RowChange | None:
         return None
     after, kept = value.get("after"), ()
     if after is not None:
-        unavailable = _forms(placeholder)
-        kept = tuple(name for name, given in after.items() if given in unavailable)
+        kept = tuple(name for name, given in after.items() if is_placeholder(given, placeholder))
         after = {name: given for name, given in after.items() if name not in kept}
     if key is None:
         return RowChange(before=value.get("before"), after=after, order=order)
@@ -45,11 +44,3 @@ def is_reached(offset: SourceOffset, lsn: int) -> bool:
     """Whether all transactions that end before an LSN were sent by the time of a source offset."""
     position = Position.of(offset)
     return position is not None and position.snapshot is None and position.xid is None and position.lsn >= lsn
-
-
-def _forms(placeholder: str) -> tuple[Any, ...]:
-    """The placeholder as columns of different types have it, also in JSON."""
-    data, pair = placeholder.encode(), {placeholder: placeholder}
-    as_bytes = data, base64.b64encode(data).decode(), data.hex()
-    as_hstore = pair, [(placeholder, placeholder)], json.dumps(pair, ensure_ascii=False, separators=(",", ":"))
-    return placeholder, *as_bytes, [placeholder], *as_hstore

@@ -9,7 +9,7 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.connectors.shared.unavailable import PLACEHOLDER, json_placeholder, placeholder, uuid_placeholder
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.errors.databases import ReplicationMessageError, TableMismatchError
 
@@ -161,7 +162,7 @@ class Modes:
     decimals: str = "precise"
     times: str = "adaptive"
     binary: str = "bytes"
-    placeholder: str = "__debezium_unavailable_value"
+    placeholder: str = PLACEHOLDER
     hstore: str = "json"
     money_digits: int = 2
 
@@ -184,7 +185,8 @@ class ColumnType:
 
     Attributes:
         arrow: type of the column that `convert` makes of texts.
-        unavailable: value in place of one that an update did not change and PostgreSQL did not send.
+        unavailable: value in place of one that an update did not change and PostgreSQL did not send; None: the type
+            has none, and the update is refused.
         absent: what Debezium writes for a null in a column that is NOT NULL, as in the old row of a delete.
         is_cast_differently: a cast to text gives another text than the type's output function, which the stream has.
         schema: name of the schema of its values.
@@ -225,6 +227,13 @@ class ColumnType:
             ) from error
         if unchanged is None:
             return array
+        if self.unavailable is None:
+            raise ReplicationMessageError(
+                f"PostgreSQL did not send a long value of the column {column} that an update did not change, and its "
+                f"type ({self.arrow}) has no placeholder.",
+                next_step="Set the table's REPLICA IDENTITY to FULL and take a new snapshot, or exclude the column "
+                "with column.exclude.list. Then restart the task.",
+            )
         return pc.if_else(pa.array(unchanged), pa.scalar(self.unavailable, self.arrow), array)
 
 
@@ -240,7 +249,9 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
         TableMismatchError: the column has a precision that no Arrow type has.
     """
     if (element := _ARRAYS.get(oid)) is not None:
-        return array_type(column_type(element, modifier, modes, column))
+        inner = column_type(element, modifier, modes, column)
+        kind = array_type(inner, modes)
+        return replace(kind, unavailable=uuid_placeholder(modes.placeholder)) if element == Oid.UUID else kind
     if (number := _NUMBERS.get(oid)) is not None:
         return ColumnType(number, lambda texts: texts.cast(number), None, 0)
     match oid:
@@ -307,7 +318,8 @@ def _numeric(modifier: int, modes: Modes, column: str) -> ColumnType:
     if modifier < 4:
         schema, zero = debezium_schema("data.VariableScaleDecimal", doc="Variable scaled decimal"), b"\0"
         absent = {"scale": 0, "value": zero}
-        return ColumnType(_VARIABLE_SCALE, _variable_scale, None, absent, schema=schema, setting=setting)
+        unavailable = placeholder(_VARIABLE_SCALE, modes.placeholder)
+        return ColumnType(_VARIABLE_SCALE, _variable_scale, unavailable, absent, schema=schema, setting=setting)
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     scale = scale - 2048 if scale > 1000 else scale
     if precision > 38 or not 0 <= scale <= precision:
@@ -376,7 +388,7 @@ def hstore_type(modes: Modes) -> ColumnType:
     if modes.hstore == "map":
         return _of_each(pa.map_(pa.string(), pa.string()), _pairs, [], [(mark, mark)])
     schema = debezium_schema("data.Json")
-    return _of_each(pa.string(), lambda text: _json(dict(_pairs(text))), "{}", _json({mark: mark}), schema)
+    return _of_each(pa.string(), lambda text: _json(dict(_pairs(text))), "{}", json_placeholder(mark), schema)
 
 
 def _pairs(text: str) -> list[tuple[str, str | None]]:
@@ -545,9 +557,8 @@ def _interval_us(text: str) -> int:
     return micros + (-clock if sign == "-" else clock)
 
 
-def array_type(inner: ColumnType, *, has_nulls: bool = True) -> ColumnType:
+def array_type(inner: ColumnType, modes: Modes, *, has_nulls: bool = True) -> ColumnType:
     """How a column with arrays is read. `has_nulls`: their elements are optional in the schema."""
-    unavailable = None if inner.unavailable is None else [inner.unavailable]
     kind = pa.list_(inner.field("item", is_nullable=has_nulls))
 
     def convert(texts: pa.StringArray) -> pa.Array:
@@ -561,6 +572,8 @@ def array_type(inner: ColumnType, *, has_nulls: bool = True) -> ColumnType:
         values = inner.convert(pa.array(flat, pa.string()))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
+    is_text = inner.unavailable is not None
+    unavailable = [inner.unavailable] if is_text else placeholder(kind, modes.placeholder)
     return ColumnType(kind, convert, unavailable, [], setting=inner.setting)
 
 

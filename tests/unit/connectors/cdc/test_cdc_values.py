@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.cdc.values import Modes, array_type, column_type, enum_type, hstore_type
+from connectx.connectors.shared.unavailable import PLACEHOLDER, unavailable
 from connectx.data.connect_schema import schema_of
 from connectx.errors.databases import ReplicationMessageError, TableMismatchError
 
@@ -123,7 +124,7 @@ def test_an_hstore_is_json_or_a_map(mode: str, values: list[Any], unavailable: A
     texts = ['"a"=>"1", "b\\"é"=>NULL, "c"=>"x=>\\\\y, \\"z\\""', "", None]
     assert kind.values(pa.array(texts), "t.c").to_pylist() == values
     assert kind.values(pa.array(texts), "t.c", np.array([True, False, False])).to_pylist() == [unavailable, *values[1:]]
-    assert array_type(kind).values(pa.array(['{"\\"a\\"=>\\"1\\"",NULL}']), "t.c").to_pylist() == [
+    assert array_type(kind, Modes()).values(pa.array(['{"\\"a\\"=>\\"1\\"",NULL}']), "t.c").to_pylist() == [
         ['{"a":"1"}' if mode == "json" else [("a", "1")], None]
     ]
 
@@ -164,16 +165,40 @@ def test_bytes_are_hexadecimal_on_demand() -> None:
     assert read(17, ["\\x0aff"], binary="hex") == ["0aff"]
 
 
-def test_an_unchanged_value_is_the_placeholder_of_its_type() -> None:
-    placeholder = Modes().placeholder
-    for oid, expected in [(25, placeholder), (17, placeholder.encode()), (1009, [placeholder]), (1700, None)]:
-        kind = column_type(oid, -1, Modes(), "t.c")
+@pytest.mark.parametrize(
+    ("oids", "expected"),
+    [
+        ((25, 1043, 114, 3802, 142, 3614, 99_999), PLACEHOLDER),
+        ((17,), PLACEHOLDER.encode()),
+        ((1009, 1015, 1014, 199, 3807, 143, 1041, 3905, 1185), [PLACEHOLDER]),
+        ((1001,), [PLACEHOLDER.encode()]),
+        ((1005, 1007, 1016, 1028, 1021, 1022, 1182, 1183, 1115, 1187), list(PLACEHOLDER.encode())),
+        ((2951,), ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]),
+        ((1000,), [bool(byte >> bit & 1) for byte in PLACEHOLDER.encode() for bit in range(7, -1, -1)]),
+        ((1700,), {"scale": 0, "value": PLACEHOLDER.encode()}),
+        ((1231,), [{"scale": 0, "value": PLACEHOLDER.encode()}]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", ["adaptive", "connect"])
+def test_an_unchanged_value_is_a_placeholder_that_a_sink_finds(oids: tuple[int, ...], expected: Any, mode: str) -> None:
+    for oid in oids:
+        kind = column_type(oid, -1, Modes(times=mode), "t.c")
         found = kind.values(pa.nulls(2, pa.binary()), "t.c", np.array([True, False]))
-        assert found.to_pylist() == [expected, None]
+        assert unavailable(found).to_pylist() == [True, False]
+        if mode == "adaptive":
+            assert found.to_pylist() == [expected, None]
+
+
+@pytest.mark.parametrize(("oid", "modifier"), [(1231, (4 << 16 | 2) + 4), (1700, (38 << 16) + 4), (20, -1)])
+def test_an_unchanged_value_without_a_placeholder_is_refused(oid: int, modifier: int) -> None:
+    kind = column_type(oid, modifier, Modes(), "t.c")
+    with pytest.raises(ReplicationMessageError, match=r"t\.c"):
+        kind.values(pa.nulls(2, pa.binary()), "t.c", np.array([True, False]))
 
 
 def test_an_array_of_an_enum_names_its_labels_and_has_required_elements() -> None:
-    kind = array_type(enum_type("ok,bad", Modes()), has_nulls=False)
+    kind = array_type(enum_type("ok,bad", Modes()), Modes(), has_nulls=False)
     assert kind.convert(pa.array(["{ok,bad}"])).to_pylist() == [["ok", "bad"]]
     assert schema_of(kind.arrow)["items"] == {
         "type": "string",
