@@ -9,7 +9,8 @@ loaders.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.data.transforms.chain import Chain
+
+Load = Callable[[str], tuple[Any, str]]
+"""Finds a class by its path: the class, or None and why it is not there."""
 
 _TYPES: Final[Mapping[Group, str]] = {
     Group.CONVERTERS: "converter",
@@ -79,8 +83,8 @@ class Plugins:
             return self.register(value)
         return to_text(list(value) if isinstance(value, tuple) else value)
 
-    def connector_class(self, name: str) -> type[Connector]:
-        """Class for a value of `connector.class`.
+    def connector_class(self, name: str, load: Load | None = None) -> type[Connector]:
+        """Class for a value of `connector.class`; `load` finds what is not installed, by importing it if not given.
 
         Raises:
             PluginNotFoundError: there is none, or it is no connector; in Kafka Connect's words.
@@ -91,7 +95,7 @@ class Plugins:
         matches = self._installed.named(Group.CONNECTORS, name) or [
             cls for key, cls in self._registered.items() if key.rpartition(".")[2] in (name, f"{name}Connector")
         ]
-        found, reason = (matches[0], "") if matches else _find(self._installed, Group.CONNECTORS, name)
+        found, reason = (matches[0], "") if matches else _find(self._installed, Group.CONNECTORS, name, load)
         if len(matches) > 1:
             names = ", ".join(sorted(map(path_of, matches)))
             raise PluginNotFoundError(
@@ -160,8 +164,8 @@ class Plugins:
         cls.check_requirements()
         return task_class(cls)()
 
-    def converter_class(self, name: str) -> type[Converter]:
-        """Class for a value of `key.converter` or `value.converter`.
+    def converter_class(self, name: str, load: Load | None = None) -> type[Converter]:
+        """Class for a value of `key.converter` or `value.converter`; `load` as in `connector_class`.
 
         Raises:
             PluginNotFoundError: there is none, in Kafka Connect's words.
@@ -169,7 +173,7 @@ class Plugins:
         from connectx.data.converter import Converter
 
         name = name.strip()
-        found, reason = _find(self._installed, Group.CONVERTERS, name)
+        found, reason = _find(self._installed, Group.CONVERTERS, name, load)
         if isinstance(found, type) and issubclass(found, Converter):
             return found
         known = ", ".join(map(public_name, self._installed.listed(Group.CONVERTERS).values()))
@@ -223,13 +227,14 @@ class Plugins:
         given = {key: text for key, text in with_prefix(settings, "header.converter.").items() if text is not None}
         return HeaderConverter(None if cls is None else cls(given))
 
-    def transform_class(self, kind: Kind, name: str) -> type[Transform] | type[Predicate]:
-        """Class for a value of `transforms.<alias>.type` or `predicates.<alias>.type`.
+    def transform_class(self, kind: Kind, name: str, load: Load | None = None) -> type[Transform] | type[Predicate]:
+        """Class for a value of `transforms.<alias>.type` or `predicates.<alias>.type`; `load` as in `connector_class`.
 
         Raises:
             PluginNotFoundError: there is none, or it cannot be used.
         """
-        return plugin_class(kind, name, self._registered_others, partial(_find, self._installed, _group_of(kind)))
+        find = partial(_find, self._installed, _group_of(kind), load=load)
+        return plugin_class(kind, name, self._registered_others, find)
 
     def transform_names(self, kind: Kind) -> list[str]:
         """Names of the installed transformations or predicates, sorted."""
@@ -247,18 +252,20 @@ class Plugins:
     def config_of(self, name: str) -> ConfigDef:
         """Keys of a plugin: a connector (with those of all of its kind), converter, transformation or predicate.
 
+        Imports nothing but installed plugins: any web page can make a browser ask for a name.
+
         Raises:
-            PluginNotFoundError: there is none.
+            PluginNotFoundError: there is none that is installed, registered, or in use already.
         """
         for kind in (TRANSFORMS, PREDICATES):
             try:
-                return self.transform_class(kind, name).config
+                return self.transform_class(kind, name, _imported).config
             except PluginNotFoundError:
                 continue
         try:
-            return self.converter_class(name).config
+            return self.converter_class(name, _imported).config
         except PluginNotFoundError:
-            cls = self.connector_class(name)
+            cls = self.connector_class(name, _imported)
             is_source = type_of(cls) is ConnectorType.SOURCE
             return ConfigDef(SOURCE_CONFIG if is_source else SINK_CONFIG, getattr(cls, "config", ConfigDef()))
 
@@ -343,11 +350,11 @@ def worker_config(config: Mapping[str, Any]) -> WorkerConfig:
     return WorkerConfig.parse(config, resolve)
 
 
-def _find(installed: InstalledPlugins, group: Group, name: str) -> tuple[Any, str]:
-    """As `_load`, for the names of installed plugins, too."""
+def _find(installed: InstalledPlugins, group: Group, name: str, load: Load | None = None) -> tuple[Any, str]:
+    """As `load` (`_load` if not given), for the names of installed plugins, too."""
     if named := installed.named(group, name):
         return named[0], ""
-    found, reason = _load(name)
+    found, reason = (load or _load)(name)
     return found or installed.replacing(group, name), reason
 
 
@@ -359,7 +366,7 @@ def _load(path: str) -> tuple[Any, str]:
     """(what `package.module:Class` or `package.module.Class` names, "") or (None, why not, if there is such a path)."""
     if "." not in path and ":" not in path:
         return None, ""
-    module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    module, attribute = _parts(path)
     try:
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
@@ -371,3 +378,18 @@ def _load(path: str) -> tuple[Any, str]:
     except Exception as error:  # a module runs its own code when it is imported, which may raise anything
         return None, f" ({type(error).__name__}: {error})"
     return found, ""
+
+
+def _imported(path: str) -> tuple[Any, str]:
+    """As `_load`, among the modules that are imported already."""
+    module, attribute = _parts(path)
+    found: Any = sys.modules.get(module)
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    return found, ""
+
+
+def _parts(path: str) -> tuple[str, str]:
+    """Module and attribute of a dotted path."""
+    module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    return module, attribute

@@ -56,7 +56,8 @@ def _operation(operation: Operation[Any], schemes: Mapping[str, Any], schemas: d
 def _responses(operation: Operation[Any], schemes: Mapping[str, Any], schemas: dict[str, Schema]) -> dict[str, Any]:
     """Every operation may also be answered 404 or, when the worker is not up or fails, 500 and 503."""
     errors = {*operation.errors, 500, 503, *((404,) if "{" in operation.path else ())}
-    errors |= {400, 408, 413, 415} if operation.takes is not None else set()
+    errors |= {400, 408, 413} if operation.takes is not None else set()
+    errors |= {415} if operation.method != "GET" else set()
     errors |= {409} if operation.forwarded else set()
     errors |= {401} if schemes else set()
     bodies = dict.fromkeys(operation.statuses, operation.body)

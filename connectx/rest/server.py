@@ -29,7 +29,7 @@ from connectx.rest.app import create_app
 from connectx.rest.call import Backend, Limits
 from connectx.rest.credentials import Credentials
 from connectx.rest.forwarding import Forwarder
-from connectx.rest.guard import Guard
+from connectx.rest.guard import Address, Guard
 from connectx.rest.openapi import openapi
 from connectx.rest.operation import Operation
 from connectx.rest.operations import OPERATIONS
@@ -39,7 +39,6 @@ from connectx.rest.tls import server_context
 
 __all__ = ["Ask", "Limits", "QuietServer", "RestServer", "Services"]
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
 _KEEP_ALIVE_S = 75
 _MAX_HEAD_BYTES = 64 * 1024
@@ -114,7 +113,8 @@ class RestServer:
             document = openapi(place.operations, version=API_VERSION, schemes=schemes)
             backend = Backend(self._ask, self._services, self._threads, forwarder, self._limits, document)
             app = create_app(place.operations, backend)
-            guard = Guard(app, self._allowed_hosts(listening), _origins(config), credentials, self._limits.max_requests)
+            address = Address.of(listening, urlsplit(self._url).hostname or "")
+            guard = Guard(app, address, _origins(config), credentials, self._limits.max_requests)
             answering = ResponseHeaders(_with_cors(guard, config), config.response_http_headers_config)
             self._servers.append(QuietServer(answering, context))
         # uvicorn's log goes where the user's logging sends it, and nowhere when there is none.
@@ -161,10 +161,6 @@ class RestServer:
         host, port = listening.getsockname()[:2]
         host = config.rest_advertised_host_name or (socket.gethostname() if host in _ANYWHERE else host)
         return _url(scheme, host, config.rest_advertised_port or port)
-
-    def _allowed_hosts(self, listening: socket.socket) -> set[str] | None:
-        advertised = urlsplit(self._url).hostname or ""
-        return {*_LOOPBACK, advertised} if listening.getsockname()[0] in _LOOPBACK else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,13 @@ from connectx.errors.rest import ListenerError
 from connectx.extras import require
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig
-from connectx.rest.guard import Guard
+from connectx.rest.guard import Address, Guard
 from connectx.rest.server import QuietServer, listen
 from connectx.schema_registry.api import create_app
 from connectx.schema_registry.catalog import Catalog
 from connectx.schema_registry.store import SchemaStore
 
 TOPIC: Final = "_schemas"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _END_S: Final = 5.0
 _MAX_REQUESTS: Final = 64
 
@@ -81,9 +80,9 @@ class SchemaRegistry:
             self._store.close()
             raise
         host, port = listening.getsockname()[:2]
-        allowed = {*_LOOPBACK} if host in _LOOPBACK else None
+        guard = Guard(create_app(self._store), Address.of(listening), (), None, _MAX_REQUESTS)
         logging.getLogger("uvicorn").addHandler(logging.NullHandler())
-        self._server = server = QuietServer(Guard(create_app(self._store), allowed, (), None, _MAX_REQUESTS))
+        self._server = server = QuietServer(guard)
         self._thread = threading.Thread(
             target=lambda: asyncio.run(server.serve(sockets=[listening])), name="schema-registry", daemon=True
         )

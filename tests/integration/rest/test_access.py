@@ -158,7 +158,7 @@ def test_a_signature_that_stands_for_nothing_is_refused_before_a_body_is_waited_
     serve: Serve, logins: dict[str, str]
 ) -> None:
     worker = serve({verbs.Worker: Done(1, 200, {**WORKER, "protocol": "compatible"})}, logins)
-    head = "".join(f"{name}: {value}\r\n" for name, value in SIGNED.items())
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**SIGNED, "content-type": "application/json"}.items())
 
     async def status_without_a_body() -> bytes:
         url = urlsplit(worker.url)
@@ -344,7 +344,8 @@ def test_a_body_that_does_not_come_ends_with_a_408(serve: Serve) -> None:
     async def half_a_request() -> bytes:
         url = urlsplit(worker.url)
         reader, writer = await asyncio.open_connection(url.hostname, url.port)
-        writer.write(b"PUT /connectors/f1/config HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n{")
+        head = f"host: {url.netloc}\r\ncontent-type: application/json\r\ncontent-length: 10\r\n"
+        writer.write(f"PUT /connectors/f1/config HTTP/1.1\r\n{head}\r\n{{".encode())
         answer = await reader.readuntil(b"\r\n")
         writer.close()
         return answer
@@ -367,6 +368,17 @@ def test_more_requests_at_a_time_than_allowed_are_a_503_that_can_be_tried_again(
 def test_a_request_that_has_ended_makes_room_for_the_next(serve: Serve) -> None:
     worker = serve(settings={"rest.max.concurrent.requests": "1"})
     assert [httpx.get(worker.url + "/connectors").status_code for _ in range(3)] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("listener", ["http://127.0.0.1:0", "http://0.0.0.0:0"])
+def test_a_web_page_of_another_port_restarts_nothing(serve: Serve, logins: dict[str, str], listener: str) -> None:
+    worker = serve({verbs.RestartConnector: Done(1, 204)}, {**logins, "listeners": listener})
+    own = f"http://127.0.0.1:{urlsplit(worker.url).port}"
+    for origin, status in (("http://127.0.0.1:1", 403), (own.replace("http:", "https:"), 403), (own, 204)):
+        headers = {"origin": origin}
+        answer = httpx.post(own + "/connectors/f1/restart", headers=headers, auth=("ana", SECRET))
+        assert answer.status_code == status
+    assert worker.core.verbs() == [verbs.RestartConnector]
 
 
 def test_a_web_page_of_an_allowed_origin_may_ask_and_read(serve: Serve) -> None:

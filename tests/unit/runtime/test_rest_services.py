@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -70,6 +72,25 @@ def test_a_plugin_that_nobody_knows_is_a_404_by_which_others_see_that_this_worke
         with pytest.raises(RestError, match=name) as unknown:
             services.plugin_config(name)
         assert unknown.value.status == 404
+
+
+def test_a_question_about_a_plugin_imports_no_file_of_the_folder(
+    services: RestServices, plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import connectx as cx\nclass Mine(cx.SinkConnector):\n    config = cx.ConfigDef()\n"
+    for folder in ("org", "com"):
+        (tmp_path / folder).mkdir()
+    for file in ("lying_about.py", "org/apache.py", "com/lying_about.py"):
+        (tmp_path / file).write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = {*sys.modules}
+    for name in ("lying_about.Mine", "lying_about:Mine", "org.apache.Mine", "com.lying_about.Mine"):
+        with pytest.raises(RestError):
+            services.plugin_config(name)
+    assert not [name for name in {*sys.modules} - before if name.startswith(("lying_about", "org", "com"))]
+    assert plugins.connector_class("lying_about.Mine").__name__ == "Mine"  # as a configuration does
+    assert "connector.class" in [key["name"] for key in services.plugin_config("lying_about.Mine")]
+    monkeypatch.delitem(sys.modules, "lying_about")
 
 
 @pytest.mark.parametrize(
