@@ -5,17 +5,16 @@ Stores are converted in memory. A private key leaves its store encrypted with th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from connectx.extras import require
+from connectx.values import Value
 
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyStore:
+class KeyStore(Value):
     """PEM texts. `certificates` begins with that of the key, if there is a key; without one, `key` is empty."""
 
     certificates: str

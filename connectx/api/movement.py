@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from connectx.errors.base import ConnectxError
@@ -19,14 +19,14 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
+from connectx.values import Value
 from connectx.views import Form, Shown
 
 WINDOW_S = 8.0
 """Rates are over this time, because commits come seconds apart."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Movement(Shown):
+class Movement(Shown, Value):
     """How the records of a connector move; None for what cannot be seen.
 
     Attributes:

@@ -6,7 +6,7 @@ Its consumer belongs to no group and commits nothing. Only `DeadLetters.send_aga
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors.base import ConnectxError
@@ -19,6 +19,7 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId
 from connectx.plugins.connectors import SinkConnector
 from connectx.plugins.settings import sink_connector_settings
+from connectx.values import Value
 from connectx.views import Form, Listed, Shown, masked_text
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ Correct = Callable[["bytes | None"], "bytes | None"]
 Send = Callable[["Sequence[Record]"], None]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Record(Shown):
+class Record(Shown, Value):
     """One record of a topic.
 
     Attributes:
@@ -137,8 +137,7 @@ class DeadLetters(Records):
         return len(letters)
 
 
-@dataclass(frozen=True, slots=True)
-class Peeker:
+class Peeker(Value):
     """Reads the data of one cluster."""
 
     client: RestClient

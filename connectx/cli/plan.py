@@ -7,7 +7,7 @@ how many tasks it will create, so `tasks.max` is assumed: fewer tasks may move t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ from connectx.history.wording import plural
 from connectx.model.group import WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.model.spelling import misspelled
+from connectx.values import Value
 from connectx.views import Row
 
 Config = Mapping[str, str | None]
@@ -32,8 +33,7 @@ class Action(StrEnum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Value):
     """A connector of the file; `stopped`: it would have no tasks."""
 
     name: str
@@ -41,8 +41,7 @@ class Declared:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Value):
     """A connector of the cluster."""
 
     config: Config
@@ -50,8 +49,7 @@ class Present:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Value):
     """One connector: what would be done, which keys differ as (old, new), how many tasks it would have at most.
 
     `warnings` has a sentence for each key that would have no effect.
@@ -77,8 +75,7 @@ class Planned:
         return [first, *({"connector": "", "would": "", "why": line} for line in (*lines, *self.warnings))]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Value):
     """A connector or task, with the worker that runs it before and after the change. None: no worker."""
 
     item: str
@@ -90,8 +87,7 @@ class Move:
         return {"work": self.item, "now": self.now or "-", "then": self.then or "-"}
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Value):
     """What would happen. `moves` is work that runs and goes elsewhere or ends, `starts` what begins, `restarts` tasks
     that get another configuration where they are; `rounds` is how often the group would rebalance for it."""
 

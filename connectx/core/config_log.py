@@ -27,29 +27,27 @@ from connectx.model.config_records import (
 )
 from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.model.states import TargetState
+from connectx.values import Value
 
 Properties = Mapping[str, str | None]
 
 PLACEHOLDER = re.compile(r"\$\{[^}]*?:[^}]*?}")  # ConfigTransformer: ${provider:[path:]key}
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorConfigChanged:
+class ConnectorConfigChanged(Value):
     """A connector's configuration was stored; `is_new` when the log did not hold the connector before."""
 
     connector: str
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorRemoved:
+class ConnectorRemoved(Value):
     """A connector that the log held is gone."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskConfigsCommitted:
+class TaskConfigsCommitted(Value):
     """A set of task configs was committed.
 
     `tasks` are the ids whose configs were replaced (none for a commit of zero tasks); `complete` is False when some
@@ -61,31 +59,27 @@ class TaskConfigsCommitted:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TargetStateChanged:
+class TargetStateChanged(Value):
     """The target state of an existing connector became another one; removals are not reported."""
 
     connector: str
     target_state: TargetState
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCountRecorded:
+class TaskCountRecorded(Value):
     """A task count record ends the need for a fencing round (KIP-618)."""
 
     connector: str
     task_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKeyChanged:
+class SessionKeyChanged(Value):
     """There is a new session key (KIP-507)."""
 
     session_key: SessionKeyRecord
 
 
-@dataclass(frozen=True, slots=True)
-class RestartSeen:
+class RestartSeen(Value):
     """A restart command (KIP-745); to be acted on only when read after start-up."""
 
     connector: str
@@ -93,8 +87,7 @@ class RestartSeen:
     only_failed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LoggerLevelSeen:
+class LoggerLevelSeen(Value):
     """A logger level command (KIP-976); to be acted on only when read after start-up."""
 
     namespace: str

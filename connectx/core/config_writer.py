@@ -36,6 +36,7 @@ from connectx.model.config_records import (
 )
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+from connectx.values import Value
 
 ANSWER_MS: Final = 30_000
 """How long Kafka may take for a claim, a write or a read back (Kafka Connect: READ_WRITE_TOTAL_TIMEOUT_MS)."""
@@ -63,8 +64,7 @@ class Claim(StrEnum):
     HELD = "held"  # they are written
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Value):
     """Records that are written together; `privileged` ones by the leader's producer."""
 
     records: tuple[ConfigRecord, ...]

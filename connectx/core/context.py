@@ -25,6 +25,7 @@ from connectx.model.ids import TaskId
 from connectx.model.payloads import Payload
 from connectx.model.states import ConnectorType, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
+from connectx.values import Value
 
 
 class WorkerPhase(StrEnum):
@@ -45,8 +46,7 @@ WORKER_MOVES: Final[Moves[WorkerPhase]] = {
 """A worker starts, runs, stops, once."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartAgain:
+class StartAgain(Value):
     """What comes after an instance that stops: the same work again. RESTARTING is shown if a user asked for it."""
 
     cause: Cause

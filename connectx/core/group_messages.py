@@ -7,20 +7,18 @@ Each answer brings back the `request_id` of its request. The coordinator's error
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from connectx.model.group import Assignment, MemberMetadata
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinator:
+class FindCoordinator(Value):
     """Ask the cluster for the group coordinator; answered by CoordinatorFound or GroupRequestFailed."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendJoinGroup:
+class SendJoinGroup(Value):
     """JoinGroup, protocol type `connect`; `protocols` by preference. Answered by JoinGroupReplied."""
 
     request_id: int
@@ -30,8 +28,7 @@ class SendJoinGroup:
     protocols: tuple[MemberMetadata, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendSyncGroup:
+class SendSyncGroup(Value):
     """SyncGroup; `assignments` is empty unless this member leads. Answered by SyncGroupReplied."""
 
     request_id: int
@@ -40,8 +37,7 @@ class SendSyncGroup:
     assignments: Mapping[str, Assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class SendHeartbeat:
+class SendHeartbeat(Value):
     """Heartbeat; answered by HeartbeatReplied."""
 
     request_id: int
@@ -49,31 +45,27 @@ class SendHeartbeat:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendLeaveGroup:
+class SendLeaveGroup(Value):
     """LeaveGroup; its answer changes nothing."""
 
     request_id: int
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorFound:
+class CoordinatorFound(Value):
     """The coordinator is known and connected."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRequestFailed:
+class GroupRequestFailed(Value):
     """No answer to a group request: time-out, lost connection, or no broker to be found."""
 
     request_id: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupReplied:
+class JoinGroupReplied(Value):
     """Answer to SendJoinGroup. `members` (member id to metadata) is filled for the leader only."""
 
     request_id: int
@@ -85,8 +77,7 @@ class JoinGroupReplied:
     members: Mapping[str, MemberMetadata]
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupReplied:
+class SyncGroupReplied(Value):
     """Answer to SendSyncGroup; `assignment` is None with an error."""
 
     request_id: int
@@ -94,8 +85,7 @@ class SyncGroupReplied:
     assignment: Assignment | None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatReplied:
+class HeartbeatReplied(Value):
     """Answer to SendHeartbeat."""
 
     request_id: int

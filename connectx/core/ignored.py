@@ -5,22 +5,19 @@ A late answer or report is normal: the driver cannot know that the core has chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from connectx.core.timer_keys import TimerKey
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerIsOver:
+class WorkerIsOver(Value):
     """The worker has stopped, and answers requests only."""
 
     def __str__(self) -> str:
         return "the worker has stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class TimerReplaced:
+class TimerReplaced(Value):
     """The timer was cancelled, or set again, after the driver took it over."""
 
     key: TimerKey
@@ -29,8 +26,7 @@ class TimerReplaced:
         return f"timer {self.key} was cancelled or set again"
 
 
-@dataclass(frozen=True, slots=True)
-class NotPending:
+class NotPending(Value):
     """An answer to a request that no part waits for."""
 
     request_id: int
@@ -39,8 +35,7 @@ class NotPending:
         return f"request {self.request_id} is not pending"
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceGone:
+class InstanceGone(Value):
     """A report of an instance that the core has forgotten; `present` is the number of the one that followed it."""
 
     name: str
@@ -52,8 +47,7 @@ class InstanceGone:
         return f"instance {self.instance} of {self.name} is gone{follows}"
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseOver:
+class PhaseOver(Value):
     """A report of an instance that is in another phase by now."""
 
     name: str
@@ -64,8 +58,7 @@ class PhaseOver:
         return f"instance {self.instance} of {self.name} is {self.phase}"
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIsOver:
+class TaskIsOver(Value):
     """The loop of this instance of a task has ended."""
 
     task: TaskId
@@ -75,8 +68,7 @@ class TaskIsOver:
         return f"instance {self.instance} of {self.task} has ended"
 
 
-@dataclass(frozen=True, slots=True)
-class OtherEpoch:
+class OtherEpoch(Value):
     """An answer to an effect of an earlier assignment of partitions."""
 
     epoch: int
@@ -86,8 +78,7 @@ class OtherEpoch:
         return f"epoch {self.epoch} is over, the present one is {self.present}"
 
 
-@dataclass(frozen=True, slots=True)
-class NotOwned:
+class NotOwned(Value):
     """News of partitions that the task does not own."""
 
     partitions: tuple[TopicPartition, ...]
@@ -96,8 +87,7 @@ class NotOwned:
         return f"{', '.join(map(str, self.partitions)) or 'no partition'}: not owned"
 
 
-@dataclass(frozen=True, slots=True)
-class NotAwaited:
+class NotAwaited(Value):
     """An answer that no effect waits for: the effect has another number, or is answered already."""
 
     answer: str
@@ -107,8 +97,7 @@ class NotAwaited:
         return f"{self.answer} {self.number} is not awaited"
 
 
-@dataclass(frozen=True, slots=True)
-class NoChange:
+class NoChange(Value):
     """A request that changes nothing in the present phase of what it is about."""
 
     request: str
@@ -118,8 +107,7 @@ class NoChange:
         return f"{self.request} changes nothing while the phase is {self.phase}"
 
 
-@dataclass(frozen=True, slots=True)
-class NotFetched:
+class NotFetched(Value):
     """A call, or the answer of a node, about partitions that are not fetched, or from another position by now."""
 
     partitions: tuple[str, ...]

@@ -7,11 +7,11 @@ pays for a large lag and several cores. Both lanes give the same results; this m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from connectx.model.causes import BulkModeSet, Cause, FewCores, LaneObstacle, LittleWaits, MuchWaits
+from connectx.values import Value
 
 MIN_CORES: Final = 4
 """Cores from which on a job is faster than the worker."""
@@ -34,16 +34,14 @@ class BulkMode(StrEnum):
     ALWAYS = "always"
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSettings:
+class LaneSettings(Value):
     """`bulk.*` of a connector. `min_bytes` are waiting bytes from which on `auto` uses Spark."""
 
     mode: BulkMode = BulkMode.AUTO
     min_bytes: int = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LaneChoice:
+class LaneChoice(Value):
     """A lane, and why."""
 
     lane: Lane

@@ -8,7 +8,7 @@ ignored, with a reason in the step. `connectx.core.group_messages` has those of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from connectx.core.group_messages import GroupEffect, GroupStimulus
@@ -20,10 +20,10 @@ from connectx.model.config_records import ConfigRecord, SessionKeyRecord
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.status_records import StatusRecord
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(Value):
     """Deliver TimerFired(key, token) at `at_ms` of the core's clock; replaces a timer with the same key."""
 
     key: TimerKey
@@ -31,16 +31,14 @@ class SetTimer:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Value):
     """A timer's time has come; ignored when the core has set that key again since."""
 
     key: TimerKey
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadConfigToEnd:
+class ReadConfigToEnd(Value):
     """Flush, take the end offset now, deliver every record up to it, then ConfigReadToEnd.
 
     `timeout_ms` None waits without limit.
@@ -50,31 +48,27 @@ class ReadConfigToEnd:
     timeout_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReadToEnd:
+class ConfigReadToEnd(Value):
     """Answer to ReadConfigToEnd, after the records themselves; `error` is why the end was not reached."""
 
     request_id: int
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRecordRead:
+class ConfigRecordRead(Value):
     """One record of the config topic, in log order."""
 
     log_offset: int
     record: ConfigRecord
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimConfigWrites:
+class ClaimConfigWrites(Value):
     """Create the leader's transactional producer and initialise it, which fences the former leader (KIP-618)."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonConfigWrites:
+class AbandonConfigWrites(Value):
     """End a claim or a write of the leader's producer without waiting for Kafka, and drop the producer.
 
     What was sent may still take effect. The request is answered with an error unless it was answered before; either
@@ -84,16 +78,14 @@ class AbandonConfigWrites:
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigWritesClaimed:
+class ConfigWritesClaimed(Value):
     """Answer to ClaimConfigWrites."""
 
     request_id: int
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteConfigRecords:
+class WriteConfigRecords(Value):
     """Append records to the config topic.
 
     `privileged` records are the leader's: one transaction of the claimed producer when exactly-once is preparing or
@@ -105,8 +97,7 @@ class WriteConfigRecords:
     privileged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRecordsWritten:
+class ConfigRecordsWritten(Value):
     """Answer to WriteConfigRecords; `fenced` when another leader has taken over."""
 
     request_id: int
@@ -114,30 +105,26 @@ class ConfigRecordsWritten:
     fenced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteStatus:
+class WriteStatus(Value):
     """Append to the status topic, without an answer; the driver retries while it can."""
 
     record: StatusRecord
 
 
-@dataclass(frozen=True, slots=True)
-class StatusRecordRead:
+class StatusRecordRead(Value):
     """One record of the status topic, and when it was written (Unix time)."""
 
     record: StatusRecord
     timestamp_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InternalTopicsFailed:
+class InternalTopicsFailed(Value):
     """Reading or writing the internal topics has ended permanently. The driver ends the worker; no core takes this."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartConnector:
+class StartConnector(Value):
     """Instantiate, initialise and start a connector; answered by ConnectorStarted or ConnectorFailed."""
 
     connector: str
@@ -146,16 +133,14 @@ class StartConnector:
     target_state: TargetState
 
 
-@dataclass(frozen=True, slots=True)
-class StopConnector:
+class StopConnector(Value):
     """Stop the instance; answered by ConnectorStopped, or left alone after a fixed limit."""
 
     connector: str
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetConnectorTargetState:
+class SetConnectorTargetState(Value):
     """Pause, resume or stop a live connector; answered by ConnectorStateReached."""
 
     connector: str
@@ -163,8 +148,7 @@ class SetConnectorTargetState:
     target_state: TargetState
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateTaskConfigs:
+class GenerateTaskConfigs(Value):
     """Ask the instance for its task configs; answered by TaskConfigsGenerated."""
 
     connector: str
@@ -172,8 +156,7 @@ class GenerateTaskConfigs:
     config: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorStarted:
+class ConnectorStarted(Value):
     """The connector runs (or is paused or stopped, as `state` asked)."""
 
     connector: str
@@ -182,8 +165,7 @@ class ConnectorStarted:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorStateReached:
+class ConnectorStateReached(Value):
     """Answer to SetConnectorTargetState."""
 
     connector: str
@@ -191,8 +173,7 @@ class ConnectorStateReached:
     state: TargetState
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorFailed:
+class ConnectorFailed(Value):
     """The instance failed, while starting or later by its own report."""
 
     connector: str
@@ -200,24 +181,21 @@ class ConnectorFailed:
     trace: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorStopped:
+class ConnectorStopped(Value):
     """The instance ended."""
 
     connector: str
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReconfigurationRequested:
+class TaskReconfigurationRequested(Value):
     """The instance reports changed task configs (ConnectorContext.requestTaskReconfiguration)."""
 
     connector: str
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskConfigsGenerated:
+class TaskConfigsGenerated(Value):
     """Answer to GenerateTaskConfigs: complete task properties as they go to the config topic, or an error."""
 
     connector: str
@@ -226,8 +204,7 @@ class TaskConfigsGenerated:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SendTaskConfigs:
+class SendTaskConfigs(Value):
     """POST task configs to the leader, signed; answered by TaskConfigsSent."""
 
     request_id: int
@@ -236,16 +213,14 @@ class SendTaskConfigs:
     task_configs: tuple[Mapping[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskConfigsSent:
+class TaskConfigsSent(Value):
     """Answer to SendTaskConfigs."""
 
     request_id: int
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareTask:
+class PrepareTask(Value):
     """Create the task's runtime (own thread, plugins, no clients yet): answered by TaskPrepared or TaskFailed."""
 
     task: TaskId
@@ -257,8 +232,7 @@ class PrepareTask:
     exactly_once: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPrepared:
+class TaskPrepared(Value):
     """The task's class could be instantiated and its configuration is sound."""
 
     task: TaskId
@@ -266,16 +240,14 @@ class TaskPrepared:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InitTaskProducer:
+class InitTaskProducer(Value):
     """Initialise transactions on the task's producer: fences older instances. Answered by TaskProducerReady."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskProducerReady:
+class TaskProducerReady(Value):
     """Answer to InitTaskProducer."""
 
     task: TaskId
@@ -283,16 +255,14 @@ class TaskProducerReady:
     producer_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BeginTask:
+class BeginTask(Value):
     """Start the task: read offsets, initialise, start, go into the loop. Answered by TaskStateReached."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetTaskTargetState:
+class SetTaskTargetState(Value):
     """Pause or resume a task, maybe before it begins; answered by TaskStateReached once it has begun."""
 
     task: TaskId
@@ -300,24 +270,21 @@ class SetTaskTargetState:
     target_state: TargetState
 
 
-@dataclass(frozen=True, slots=True)
-class StopTask:
+class StopTask(Value):
     """Stop gracefully: finish and commit what was dispatched, then TaskStopped."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTask:
+class CancelTask(Value):
     """The graceful time is over: close clients without waiting, suppress commits. The thread may become a zombie."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStateReached:
+class TaskStateReached(Value):
     """The task runs (`paused` False) or is paused."""
 
     task: TaskId
@@ -325,8 +292,7 @@ class TaskStateReached:
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFailed:
+class TaskFailed(Value):
     """The task failed. `fenced` when its producer was fenced by another, of `newer_epoch`."""
 
     task: TaskId
@@ -336,24 +302,21 @@ class TaskFailed:
     newer_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStopped:
+class TaskStopped(Value):
     """The task's thread has ended after StopTask (or after CancelTask, late)."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicUsed:
+class TopicUsed(Value):
     """A task saw a topic for the first time (KIP-558)."""
 
     task: TaskId
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendFenceRequest:
+class SendFenceRequest(Value):
     """PUT /connectors/{c}/fence at the leader, signed; answered by FenceRequestAnswered."""
 
     request_id: int
@@ -361,8 +324,7 @@ class SendFenceRequest:
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
-class FenceRequestAnswered:
+class FenceRequestAnswered(Value):
     """Answer to SendFenceRequest.
 
     `retriable` when the leader was away, moving or rebalancing; `refused` when it did not take the signature (403).
@@ -374,8 +336,7 @@ class FenceRequestAnswered:
     refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FenceProducers:
+class FenceProducers(Value):
     """Fence these transactional ids with the connector's admin settings; answered by ProducersFenced."""
 
     request_id: int
@@ -384,32 +345,28 @@ class FenceProducers:
     transactional_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducersFenced:
+class ProducersFenced(Value):
     """Answer to FenceProducers."""
 
     request_id: int
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateSessionKey:
+class CreateSessionKey(Value):
     """Draw a new random key; answered by SessionKeyCreated."""
 
     request_id: int
     key_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetLoggerLevel:
+class SetLoggerLevel(Value):
     """Set the level of a logger and of those below it: a command for all workers was read (KIP-976)."""
 
     namespace: str
     level: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKeyCreated:
+class SessionKeyCreated(Value):
     """Answer to CreateSessionKey. The key is a secret."""
 
     request_id: int
@@ -417,16 +374,14 @@ class SessionKeyCreated:
     creation_timestamp_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Value):
     """A request from REST or the worker's owner."""
 
     request_id: int
     verb: Verb
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Value):
     """A request was carried out: an HTTP status below 300, and the body that its verb asks for."""
 
     request_id: int
@@ -434,8 +389,7 @@ class Done:
     body: Body = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Value):
     """A request was not carried out: an HTTP status of 400 and above, and why."""
 
     request_id: int
@@ -443,8 +397,7 @@ class Refused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Forwarded:
+class Forwarded(Value):
     """Another worker decides about a request: the leader, or the owner of its connector or task."""
 
     request_id: int
@@ -455,18 +408,15 @@ Reply = Done | Refused | Forwarded
 """Answer to a Request: each gets one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
+class WorkerStarted(Value):
     """Internal topics were read to their end at start-up; the worker may join the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownRequested:
+class ShutdownRequested(Value):
     """Stop gracefully: stop all work, leave the group, then WorkerShutDown."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerShutDown:
+class WorkerShutDown(Value):
     """Effect: nothing is left to do; the driver may close the worker's clients.
 
     `error` is None after ShutdownRequested; otherwise the worker ended by itself, and this is why.
@@ -549,8 +499,7 @@ Posted = Stimulus | InternalTopicsFailed
 WorkerStep = Step[Effect]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerShown:
+class WorkerShown(Value):
     """What each step of a worker shows to its driver.
 
     Attributes:

@@ -10,73 +10,63 @@ from dataclasses import dataclass, field
 
 from connectx.core.verbs import ModifyOffsets, RestartConnector, RestartTask
 from connectx.model.ids import TaskId
+from connectx.values import Value
 
 ReadsFirst = RestartConnector | RestartTask | ModifyOffsets
 """Verbs that are decided after the config topic was read to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperationWritten:
+class OperationWritten(Value):
     """The first operation of the config writer, for its write."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperationReadBack:
+class OperationReadBack(Value):
     """The first operation of the config writer, for its read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoundRead:
+class RoundRead(Value):
     """A fencing round, for a read of the config topic."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
-class RoundFenced:
+class RoundFenced(Value):
     """A fencing round, for the fencing of older producers."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentRead:
+class AssignmentRead(Value):
     """The rebalance, for a read of the config topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderClaimed:
+class LeaderClaimed(Value):
     """The leader, for the right to write to the config topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderKeyCreated:
+class LeaderKeyCreated(Value):
     """The leader, for a session key."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFenced:
+class TaskFenced(Value):
     """A task that is about to start, for the leader's fencing round."""
 
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRead:
+class TaskRead(Value):
     """A task that is about to start, for a read of the config topic."""
 
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorConfigsSent:
+class ConnectorConfigsSent(Value):
     """A connector, for the leader to take its task configs."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRead:
+class RequestRead(Value):
     """A request of REST, for a read of the config topic."""
 
     request_id: int

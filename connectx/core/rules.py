@@ -6,10 +6,10 @@ Tests and the simulation check each core after every step. A broken rule is a bu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from connectx.values import Value
 from connectx.views import Shown
 
 _Rule = TypeVar("_Rule", bound=StrEnum)
@@ -21,8 +21,7 @@ Marks = Mapping[str, int]
 """Numbers of a core that never go back, by name. One whose name is not there after a step is not compared."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BrokenRule(Shown):
+class BrokenRule(Shown, Value):
     """A rule that does not hold, whose value is its sentence, and what was found instead."""
 
     rule: StrEnum

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
+from connectx.values import Value
 
 ConnectorTypeOf = Callable[[Mapping[str, str | None]], ConnectorType]
 SignatureCheck = Callable[[SessionKeyRecord | None, bytes, str | None, str | None], tuple[int, str] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class CoreSettings:
+class CoreSettings(Value):
     """Settings of one worker's core.
 
     Attributes:

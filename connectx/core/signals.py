@@ -7,12 +7,12 @@ until none is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from connectx.model.ids import TaskId
+from connectx.values import Value
 
 
 class WriteKind(StrEnum):
@@ -30,35 +30,30 @@ class WriteKind(StrEnum):
     LOGGER_LEVEL = "logger_level"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOrigin:
+class RequestOrigin(Value):
     """A request waits for the outcome."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorOrigin:
+class ConnectorOrigin(Value):
     """A connector instance of this worker published its task configs."""
 
     connector: str
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class FencingOrigin:
+class FencingOrigin(Value):
     """A fencing round writes its task count record."""
 
     round_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderOrigin:
+class LeaderOrigin(Value):
     """The leader itself: a session key."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedOrigin:
+class StoppedOrigin(Value):
     """The leader takes the tasks from a stopped connector."""
 
     connector: str
@@ -67,8 +62,7 @@ class StoppedOrigin:
 Origin = RequestOrigin | ConnectorOrigin | FencingOrigin | LeaderOrigin | StoppedOrigin
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
+class WriteOutcome(Value):
     """How an operation ended, with an HTTP status; `fenced` when the right to write has to be claimed again."""
 
     kind: WriteKind
@@ -79,16 +73,14 @@ class WriteOutcome:
     fenced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LocalWaiter:
+class LocalWaiter(Value):
     """A task of the leader itself waits for the round."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestWaiter:
+class RequestWaiter(Value):
     """Another worker's request waits for the round."""
 
     request_id: int
@@ -97,8 +89,7 @@ class RequestWaiter:
 Waiter = LocalWaiter | RequestWaiter
 
 
-@dataclass(frozen=True, slots=True)
-class FencingOutcome:
+class FencingOutcome(Value):
     """The outcome for a waiting caller; `status` is the HTTP status for a request."""
 
     waiter: Waiter
@@ -106,15 +97,13 @@ class FencingOutcome:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPreparing:
+class JoinPreparing(Value):
     """A join is due: stop work if eager, then call `prepared` with the metadata. Once per attempt to join."""
 
     reason: Cause
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Value):
     """This member leads: compute, then call `assignments` with this generation."""
 
     generation: int
@@ -123,8 +112,7 @@ class Elected:
     members: Mapping[str, MemberMetadata]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentReceived:
+class AssignmentReceived(Value):
     """The rebalance is complete; the member is stable."""
 
     generation: int
@@ -134,8 +122,7 @@ class AssignmentReceived:
     assignment: Assignment
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipLost:
+class MembershipLost(Value):
     """The generation is no longer ours; rejoining continues by itself.
 
     `error` is Kafka's name, None when the session ran out by the member's own clock.
@@ -145,15 +132,13 @@ class MembershipLost:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorUnknown:
+class CoordinatorUnknown(Value):
     """No coordinator could be found for `heartbeat_interval_ms`: stop all work (KAFKA-9184). Once per loss."""
 
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class FatalGroupError:
+class FatalGroupError(Value):
     """The group does not take this member and no retry will change that; state FAILED until start()."""
 
     error: str

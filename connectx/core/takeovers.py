@@ -13,13 +13,13 @@ from connectx.core.context import Context
 from connectx.model.causes import FencedByLeader, RestartedHere, TakenOver, Takeover, TakeoverUnknown
 from connectx.model.ids import TaskId
 from connectx.model.payloads import FencedBy
+from connectx.values import Value
 
 _EXPLAIN_MS: Final = 60_000
 """For how long a later status may show which task instance fenced a task. After that it belongs to other moves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Value):
     """An instance whose producer was fenced.
 
     `generation` is the group generation that it was started under, `task_config_generation` that of its configuration,

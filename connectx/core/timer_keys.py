@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from connectx.model.ids import TaskId
+from connectx.values import Value
 
 
 class GroupTimer(StrEnum):
@@ -30,48 +30,42 @@ class WorkerTimer(StrEnum):
     EMPTY_STOPPED = "empty-stopped"  # take the tasks from stopped connectors again
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStopLimit:
+class TaskStopLimit(Value):
     """The graceful time of a task that stops is over."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFencingRetry:
+class TaskFencingRetry(Value):
     """Ask for the fencing round of a task again."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRestart:
+class TaskRestart(Value):
     """The pause of a failed task is over."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorStopLimit:
+class ConnectorStopLimit(Value):
     """The time of a connector that stops is over."""
 
     connector: str
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskConfigsRetry:
+class TaskConfigsRetry(Value):
     """Publish a connector's task configs again."""
 
     connector: str
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCountRetry:
+class TaskCountRetry(Value):
     """Write the task count record of a fencing round again."""
 
     connector: str

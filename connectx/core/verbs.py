@@ -54,42 +54,36 @@ after it. The driver writes after the reply.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from connectx.core import replies
 from connectx.core.replies import Config
 from connectx.model.states import TargetState
+from connectx.values import Value
 
 _Body = TypeVar("_Body")
 
 
-class Asks(Generic[_Body]):
+class Asks(Value, Generic[_Body]):
     """A verb whose `Done` holds a `_Body`."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
 class Worker(Asks[replies.WorkerPlace]):
     """Describe the worker and its place in the group."""
 
 
-@dataclass(frozen=True, slots=True)
 class ListConnectors(Asks[replies.Connectors]):
     """List connectors. `expand` holds "status", "info" or both; without it the answer is a list of names."""
 
     expand: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectorInfo(Asks[replies.ConnectorInfo]):
     """Read a connector's configuration, tasks and type."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectorConfig(Asks[Config]):
     """Read a connector's raw configuration. With `leader` it is the leader's view."""
 
@@ -97,21 +91,18 @@ class ConnectorConfig(Asks[Config]):
     leader: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectorStatus(Asks[replies.ConnectorStatus]):
     """Read the states of a connector and its tasks."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class Tasks(Asks[list[replies.TaskInfo]]):
     """Read a connector's task configurations."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class TaskStatus(Asks[replies.TaskState]):
     """Read the state of a task."""
 
@@ -119,7 +110,6 @@ class TaskStatus(Asks[replies.TaskState]):
     task: int
 
 
-@dataclass(frozen=True, slots=True)
 class Create(Asks[replies.ConnectorInfo]):
     """Create a connector, by default STARTED."""
 
@@ -128,7 +118,6 @@ class Create(Asks[replies.ConnectorInfo]):
     initial_state: TargetState | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class PutConfig(Asks[replies.ConnectorInfo]):
     """Create a connector or replace its configuration, with `expected` only if that is the present one."""
 
@@ -137,35 +126,30 @@ class PutConfig(Asks[replies.ConnectorInfo]):
     expected: Config | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Delete(Asks[None]):
     """Delete a connector."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class Pause(Asks[None]):
     """Pause a connector. Its tasks stay assigned."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class Resume(Asks[None]):
     """Resume a paused or stopped connector."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class Stop(Asks[None]):
     """Stop a connector and remove its tasks (KIP-875)."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class RestartConnector(Asks[replies.ConnectorStatus | None]):
     """Restart a connector. With a flag set, the restart goes through the config topic (KIP-745)."""
 
@@ -179,7 +163,6 @@ class RestartConnector(Asks[replies.ConnectorStatus | None]):
         return self.include_tasks or self.only_failed
 
 
-@dataclass(frozen=True, slots=True)
 class RestartTask(Asks[None]):
     """Stop a task and start it again with its present configuration."""
 
@@ -187,35 +170,30 @@ class RestartTask(Asks[None]):
     task: int
 
 
-@dataclass(frozen=True, slots=True)
 class Topics(Asks[dict[str, replies.UsedTopics]]):
     """List the topics that a connector has used (KIP-558)."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class ResetTopics(Asks[None]):
     """Clear the list of topics that a connector has used."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class Offsets(Asks[replies.OffsetsPermit]):
     """Request permission to read a connector's offsets."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class ModifyOffsets(Asks[replies.OffsetsPermit]):
     """Request permission to write a stopped connector's offsets."""
 
     connector: str
 
 
-@dataclass(frozen=True, slots=True)
 class PutTaskConfigs(Asks[None]):
     """Publish the task configurations that a connector has made. `body` is what was signed (KIP-507)."""
 
@@ -226,7 +204,6 @@ class PutTaskConfigs(Asks[None]):
     algorithm: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Fence(Asks[None]):
     """Run a fencing round before a task starts (KIP-618). `body` is what was signed (KIP-507)."""
 
@@ -236,7 +213,6 @@ class Fence(Asks[None]):
     algorithm: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class LoggerLevel(Asks[None]):
     """Set a logger's level on all workers."""
 

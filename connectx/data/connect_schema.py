@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from connectx.data.arrays import is_binary, is_list, is_text
 from connectx.errors.plugins import ConversionError
+from connectx.values import Value
 
 _LOGICAL: Final = "org.apache.kafka.connect.data."
 _PRECISION: Final = "connect.decimal.precision"
@@ -68,8 +68,7 @@ DEFAULT: Final = "connect.default"
 """Key of a field's metadata that holds its default as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaName:
+class SchemaName(Value):
     """Name of a schema and what belongs to it, which Arrow keeps in the metadata of the column or field.
 
     Attributes:

@@ -7,7 +7,6 @@ the same code. A converter never drops a record: what cannot be read comes back 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -15,14 +14,14 @@ import pyarrow as pa
 from connectx.data.connect_schema import SchemaName
 from connectx.errors.plugins import ConversionError
 from connectx.model.configdef import ConfigDef
+from connectx.values import Value
 
 CONVERTER_CONFIG = ConfigDef().define(
     "converter.type", str, None, doc="How this converter will be used: key, value or header.", importance="LOW"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Value):
     """Values that a converter read: `error` (string) has per row why there is none, otherwise null."""
 
     value: pa.Array

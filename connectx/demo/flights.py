@@ -8,20 +8,19 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from connectx.errors.demo import DemoDataError
 from connectx.extras import require
+from connectx.values import Value
 
 TOPIC: Final = "flights"
 TABLE: Final = "flights"
 KEY: Final = ("time_hour", "carrier", "flight")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Value):
     """A column with its types in Spark and PostgreSQL."""
 
     name: str

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.demo.flights import COLUMNS, KEY, NULL_TEXT
 from connectx.errors.demo import DemoError
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -29,8 +30,7 @@ COLUMN_NAMES: Final = tuple(column.name for column in COLUMNS)
 _QUIET_S: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
+class Measures(Value):
     """Numbers of one place.
 
     Attributes:

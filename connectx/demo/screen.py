@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from connectx.history.folds.snapshot import Snapshot, WorkerSnapshot
@@ -17,6 +16,7 @@ from connectx.history.render.report import Table, Verdict, cell_text
 from connectx.history.sentences.stories import Story
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress
+from connectx.values import Value
 from connectx.views import text_table
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _LINE_EVERY = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Value):
     """One look at the flow: slices of the file that are committed, counts of rows, and the cluster's state."""
 
     rows_in: int

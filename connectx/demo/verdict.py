@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from connectx.demo.measures import SUMMED, Measures
 from connectx.history.folds.failovers import Failover, failovers
@@ -11,10 +10,10 @@ from connectx.history.folds.snapshot import snapshot
 from connectx.history.render.report import Table, Verdict
 from connectx.history.wording import listing, plural
 from connectx.model.events import Event
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Value):
     """A kill that the demo made: of whom, which task it was meant to hit, and the share of rows that had arrived."""
 
     worker: str
@@ -22,8 +21,7 @@ class Kill:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Value):
     """Everything that the verdict stands on.
 
     Attributes:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -29,6 +28,7 @@ from connectx.errors.kafka import KafkaPermissionError, KafkaRequestError, Offse
 from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.model.ids import TopicPartition
 from connectx.recording.recorder import Recorder
+from connectx.values import Value
 
 _log = logging.getLogger(__name__)
 
@@ -81,8 +81,7 @@ class SinkGroupListener(Protocol):
         """Outcome of a commit that did not wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitError:
+class CommitError(Value):
     """Why a commit failed; `not_owner` when this member no longer belongs to the group."""
 
     reason: str

@@ -12,14 +12,16 @@ from typing import Any, ClassVar, Final
 from typing_extensions import override
 
 from connectx.model.ids import TaskId
-from connectx.model.json_values import Value, from_json, record_to_json
+from connectx.model.json_values import from_json, record_to_json
 from connectx.model.states import State, TargetState
+from connectx.values import Value
+from connectx.views import Shown
 
 CAUSES: Final[dict[str, type[Cause]]] = {}
 """Each class of a cause, by its name."""
 
 
-class Cause(Value):
+class Cause(Shown, Value):
     """Base of all causes. `str(cause)` is a part of a sentence, without a capital letter or a full stop."""
 
     text: ClassVar[str]

@@ -7,54 +7,48 @@ tombstone. `log_offset` is not part of a record: it travels beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorConfigRecord:
+class ConnectorConfigRecord(Value):
     """`connector-<c>`: the raw configuration (placeholders unresolved); None is a deletion."""
 
     connector: str
     properties: Mapping[str, str | None] | None
 
 
-@dataclass(frozen=True, slots=True)
-class TargetStateRecord:
+class TargetStateRecord(Value):
     """`target-state-<c>`: what the user asked for; None is a removal."""
 
     connector: str
     state: TargetState | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskConfigRecord:
+class TaskConfigRecord(Value):
     """`task-<c>-<t>`: one task's configuration, applied only by the commit record that follows."""
 
     task: TaskId
     properties: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCommitRecord:
+class TaskCommitRecord(Value):
     """`commit-<c>`: applies the task configs written before it."""
 
     connector: str
     tasks: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCountRecord:
+class TaskCountRecord(Value):
     """`tasks-fencing-<c>`: number of transactional producers that may be alive (KIP-618)."""
 
     connector: str
     task_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKeyRecord:
+class SessionKeyRecord(Value):
     """`session-key`: signs internal requests (KIP-507). The key is a secret: keep it out of text forms."""
 
     key: bytes
@@ -66,8 +60,7 @@ class SessionKeyRecord:
         return f"SessionKeyRecord(key=[hidden], {shown})"
 
 
-@dataclass(frozen=True, slots=True)
-class RestartRecord:
+class RestartRecord(Value):
     """`restart-connector-<c>`: a command (KIP-745); acted on only when read after start-up."""
 
     connector: str
@@ -75,16 +68,14 @@ class RestartRecord:
     only_failed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LoggerLevelRecord:
+class LoggerLevelRecord(Value):
     """`logger-cluster-<namespace>`: a command (KIP-976); acted on only when read after start-up."""
 
     namespace: str
     level: str
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredRecord:
+class IgnoredRecord(Value):
     """A record that changes nothing but the offset: unknown key, or a known key with a value of the wrong shape."""
 
     key: str

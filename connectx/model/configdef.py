@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, TypedDict
 
 from connectx.errors.plugins import ConfigError
+from connectx.values import Value
 from connectx.views import Form, Listed, Shown
 
 
@@ -118,8 +119,7 @@ _DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
-@dataclass(frozen=True, slots=True)
-class Validator(Shown):
+class Validator(Value, Shown):
     """A check of one parsed value: `check` returns what is wrong, or None. `text` describes what is allowed.
 
     The error is appended to Kafka's "Invalid value ... for configuration ...", unless `whole_message` is set.
@@ -133,8 +133,7 @@ class Validator(Shown):
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey(Shown):
+class ConfigKey(Value, Shown):
     """One key, complete. `order` counts within `group`; -1 is unordered. Widths and importances are Kafka's."""
 
     name: str

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from connectx.model.causes import Cause
 from connectx.model.json_values import record_to_json
 from connectx.model.payloads import EventKind, Payload
+from connectx.values import Value
 from connectx.views import Form, Shown, brief, masked, masked_text
 
 __all__ = ["Event", "EventKind", "Sighting", "Transition"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Sighting(Shown):
+class Sighting(Shown, Value):
     """How an event of an attached cluster was seen.
 
     `origin` is the source of the observation. It happened after `after_ms`, or was written at `written_ms` (Unix time),
@@ -53,8 +52,7 @@ class _Reported:
         return data if self.seen is None else {**record_to_json(self.seen), **data}
 
 
-@dataclass(frozen=True, slots=True)
-class Transition(_Reported):
+class Transition(_Reported, Value):
     """One change as the core reports it; the driver adds worker and time and makes it an `Event`.
 
     `producer_epoch` is that of the transaction that the change is about, or else of the producer's open or last one.
@@ -70,8 +68,7 @@ class Transition(_Reported):
     seen: Sighting | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Event(_Reported, Shown):
+class Event(_Reported, Shown, Value):
     """One line of the history.
 
     `seq` counts from 1 without gaps within a cluster's history, `time_ms` is wall-clock milliseconds since 1970 taken

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from connectx.model.ids import TASK_ORDER, TaskId
+from connectx.values import Value
 
 
 class ProtocolVersion(IntEnum):
@@ -31,8 +31,7 @@ class ProtocolVersion(IntEnum):
         return cls(("default", "compatible", "sessioned").index(name))
 
 
-@dataclass(frozen=True, slots=True)
-class WorkSet:
+class WorkSet(Value):
     """Connectors and tasks, sorted, as claims, assignments and revocations carry them."""
 
     connectors: tuple[str, ...] = ()
@@ -57,8 +56,7 @@ class WorkSet:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Value):
     """The leader's answer to one member.
 
     `assigned` is the whole assignment with version 0 and only what is new with versions 1 and 2; `revoked` and
@@ -76,8 +74,7 @@ class Assignment:
     delay_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class MemberMetadata(Value):
     """Metadata of a member that joins; `allocation` is what it runs now (None: nothing yet, or version 0)."""
 
     version: ProtocolVersion

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.model.configdef import Validator
+from connectx.values import Value
 
 _RULE: Final = re.compile(r"(set|add)(Date)?\s+([!#$%&'*+.^`|~\w-]+)\s*:\s*([\x20-\x7e]*)", re.ASCII)
 
@@ -14,8 +14,7 @@ _COMMA: Final = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
 """A comma outside of quotes."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderRule:
+class HeaderRule(Value):
     """A header of each response.
 
     Attributes:

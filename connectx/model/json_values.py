@@ -1,8 +1,7 @@
 """Dataclasses as JSON values and back, by their annotations. Pure.
 
 `json_value` makes plain JSON of any value; `from_json` is its inverse for a type that is known. A field that equals its
-default is left out of a record (`record_to_json`), and a missing one gets its default back. `Value` is a base of
-records that come in many kinds.
+default is left out of a record (`record_to_json`), and a missing one gets its default back.
 """
 
 from __future__ import annotations
@@ -12,18 +11,9 @@ import types
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.views import Shown
-
-
-@dataclass_transform(frozen_default=True)
-class Value(Shown):
-    """Base of frozen dataclasses: a subclass needs no decorator."""
-
-    def __init_subclass__(cls) -> None:
-        dataclasses.dataclass(frozen=True, repr=False)(cls)
 
 
 def json_value(value: Any) -> Any:

@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Final
 
-from connectx.model.json_values import Value, from_json
+from connectx.model.json_values import from_json
 from connectx.model.states import State, TargetState
+from connectx.values import Value
+from connectx.views import Shown
 
 
 class EventKind(StrEnum):
@@ -87,7 +89,7 @@ PAYLOADS: Final[dict[EventKind, type[Payload]]] = {}
 """The class of each kind of event."""
 
 
-class Payload(Value):
+class Payload(Shown, Value):
     """Base of what events record. A subclass is named after its kind."""
 
     kind: ClassVar[EventKind]
@@ -217,7 +219,7 @@ class RebalanceCompleted(Payload):
     took_ms: int | None = None
 
 
-class MemberWork(Value):
+class MemberWork(Shown, Value):
     """What the leader gives one member."""
 
     assigned: tuple[str, ...] = ()
@@ -401,7 +403,7 @@ class Unknown(Enum):
 UNKNOWN: Final = Unknown.UNKNOWN
 
 
-class SourceRange(Value):
+class SourceRange(Shown, Value):
     """What a commit covers of one source partition: after `from_` (None: from its begin) up to `offset`."""
 
     partition: Mapping[str, Any]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from connectx.model.ids import TaskId
 from connectx.model.states import State
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Value):
     """State of one connector or task as a worker reported it.
 
     `worker_id` is host:port of the worker's advertised URL, `generation` the group generation it was written under,
@@ -23,24 +21,21 @@ class Status:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorStatusRecord:
+class ConnectorStatusRecord(Value):
     """`status-connector-<c>`; None is a tombstone."""
 
     connector: str
     status: Status | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStatusRecord:
+class TaskStatusRecord(Value):
     """`status-task-<c>-<t>`; None is a tombstone."""
 
     task: TaskId
     status: Status | None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStatusRecord:
+class TopicStatusRecord(Value):
     """`status-topic-<topic>:connector-<c>` (KIP-558): this connector used this topic; `task` None is a tombstone."""
 
     topic: str

@@ -14,6 +14,7 @@ from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import invalid_value
 from connectx.model.states import ExactlyOnceSupport
 from connectx.model.worker_keys import STORAGES, WORKER_CONFIG, WorkerKeys
+from connectx.values import Value
 from connectx.views import Form, Shown, masked
 
 SPARK: Final = "spark."
@@ -49,8 +50,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StorageTopic(Shown):
+class StorageTopic(Value, Shown):
     """One internal topic. -1 for `partitions` or `replication_factor` is the broker's default.
 
     `settings` are further topic settings of the user; `cleanup.policy` is always `compact` and not among them.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from connectx.model.class_names import public_name
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class PluginDescription:
+class PluginDescription(Value):
     """One plugin as `GET /connector-plugins` shows it. `type` is source, sink, converter, transformation, ..."""
 
     cls: type

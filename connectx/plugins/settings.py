@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.lanes import BulkMode, LaneSettings
@@ -18,12 +17,12 @@ from connectx.model.states import TransactionBoundary
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.keys import BULK_CONFIG, SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
+from connectx.values import Value
 
 _GROUP_KEYS: Final = ("include", "exclude", "partitions", "replication.factor")
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorSettings:
+class ErrorSettings(Value):
     """`errors.*` of a connector; times in ms, `retry_timeout_ms` -1 is forever."""
 
     tolerate_all: bool
@@ -33,8 +32,7 @@ class ErrorSettings:
     log_include_messages: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TopicGroup:
+class TopicGroup(Value):
     """Settings of topics to create; -1 for `partitions` or `replication_factor` is the broker's default."""
 
     name: str
@@ -51,8 +49,7 @@ class TopicGroup:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(Value):
     """Settings that the runner of a source task uses. Overrides are without prefix.
 
     Attributes:
@@ -79,8 +76,7 @@ class SourceSettings:
         return next((group for group in self.topic_groups if group.matches(topic)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class SinkSettings:
+class SinkSettings(Value):
     """Settings that the runner of a sink task uses. Overrides are without prefix; one of the topic fields is empty."""
 
     connector: str

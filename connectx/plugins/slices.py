@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from connectx.model.ids import TopicPartition
 from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.values import Value
 from connectx.views import Form, Shown
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Slice(Shown):
+class Slice(Shown, Value):
     """Rows between two source offsets.
 
     `rows` has the columns of Spark's Kafka sink: `value` (any type), and if wanted `key` (any type), `topic` (string),
@@ -41,8 +40,7 @@ class Slice(Shown):
     skip_reason: str = "malformed"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SinkBatch(Shown):
+class SinkBatch(Shown, Value):
     """Converted records of one put.
 
     `rows` is an Arrow table with the columns `topic`, `partition`, `offset`, `timestamp` (ms since 1970, int64, may be
@@ -59,16 +57,14 @@ class SinkBatch(Shown):
 TablesOfParts: TypeAlias = "Iterator[tuple[int, pa.Table | None]]"
 
 
-@dataclass(frozen=True, slots=True)
-class PartRead:
+class PartRead(Value):
     """What executors have read of one part of a slice: `rows` of it, and how many of its `pieces` to their ends."""
 
     rows: int = 0
     pieces: int = 0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BulkSlice(Shown):
+class BulkSlice(Shown, Value):
     """A slice that executors read with a function: what `poll_bulk` can return in place of a Slice with a DataFrame.
 
     Tables may have different columns. A slice has parts, for example files, and only executors find out how many rows

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.slices import Slice
+from connectx.values import Value
 from connectx.views import Form, Shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RowChange(Shown):
+class RowChange(Shown, Value):
     """The change that a record of a source makes to the rows of its topic.
 
     Attributes:
@@ -38,8 +38,7 @@ class RowChange(Shown):
     order: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Held(Shown):
+class Held(Shown, Value):
     """The rows of a source at one moment.
 
     Attributes:
@@ -54,8 +53,7 @@ class Held(Shown):
     is_reached: Callable[[SourceOffset], bool]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Stored(Shown):
+class Stored(Shown, Value):
     """The rows of a sink's target, for `cluster.check` to compare with the topics.
 
     Attributes:
@@ -80,8 +78,7 @@ class Stored(Shown):
     change: Callable[[Any, Any], tuple[Mapping[str, Any] | None, bool]] | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Compaction(Shown):
+class Compaction(Shown, Value):
     """What a compaction did: how many files a target consisted of before, and how many after."""
 
     place: str

@@ -6,13 +6,14 @@ Mirrors what Kafka Connect's ConnectorConfig does with `transforms` and `predica
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.class_names import public_name
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.worker_config import with_prefix
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.data.transforms.api import Predicate, Transform
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _IMPLICIT: Final = ("predicate", "negate", "type")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Value):
     """`transforms` or `predicates`, and the words for them."""
 
     key: str

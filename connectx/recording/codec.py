@@ -10,12 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from enum import Enum
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from connectx.core.config_log import PLACEHOLDER
-from connectx.model.json_values import Value
+from connectx.values import Value
 from connectx.views import masked_text
 
 _CLASS: Final = "$"
@@ -29,8 +29,7 @@ _Plan = tuple[str, tuple[tuple[str, frozenset[str] | None, bool, bool], ...]]
 """Name of a class, and of its fields; of each field the keys that are shown, and whether texts and keys are hidden."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(Value):
     """Replaces secrets by digests: equal values have equal digests, so that the core still sees what has changed.
 
     Attributes:
@@ -52,8 +51,7 @@ class Mask:
         return (digest * (len(value) // len(digest) + 1))[: len(value)]
 
 
-@dataclass(frozen=True, slots=True)
-class Secrets:
+class Secrets(Value):
     """What a mask hides in the values of a kind of core, besides bytes and passwords in URLs.
 
     Attributes:

@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Final
 
 from connectx.errors.history import RecordingError
+from connectx.values import Value
 from connectx.views import Form, Shown, masked_text
 
 FORMAT: Final = "connectx-core-recording"
 VERSION: Final = 3
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Entry(Shown):
+class Entry(Shown, Value):
     """One step of a core, as JSON values.
 
     Attributes:
@@ -40,8 +40,7 @@ class Entry(Shown):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Recording(Shown):
+class Recording(Shown, Value):
     """Steps of one core, from a state on.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from connectx.core.rules import BrokenRule
 from connectx.recording.codec import Codec, Mask
+from connectx.values import Value
 
 SettingsT = TypeVar("SettingsT")
 CoreT = TypeVar("CoreT", bound="Core")
@@ -50,8 +51,7 @@ class Answers:
             self.known = {**self.known, question: answer}
 
 
-@dataclass(frozen=True, slots=True)
-class CoreKind(Generic[SettingsT, CoreT]):
+class CoreKind(Value, Generic[SettingsT, CoreT]):
     """How cores of one kind are recorded and replayed.
 
     Attributes:

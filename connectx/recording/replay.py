@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.errors.history import RecordingError
@@ -11,12 +10,12 @@ from connectx.recording.codec import agree, shown
 from connectx.recording.file import Entry, Recording
 from connectx.recording.kind import Answers, Core, CoreKind
 from connectx.recording.kinds import KINDS
+from connectx.values import Value
 
 _OF_ANOTHER_VERSION: Final = (ValueError, KeyError, TypeError)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Value):
     """The first step of a replay that is not sound, or not as recorded.
 
     Attributes:

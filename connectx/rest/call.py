@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, assert_never, cast
 from urllib.parse import unquote
 
@@ -23,6 +22,7 @@ from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.operation import TASK, Answer, Operation
 from connectx.rest.services import Ask, Services
+from connectx.values import Value
 
 T = TypeVar("T")
 
@@ -33,8 +33,7 @@ _TASK_DIGITS: Final = 9
 """Of the largest task number; Kafka Connect's are 32-bit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Value):
     """Limits of requests: times in ms, the body in bytes, and how many are answered at the same time."""
 
     request_timeout_ms: int = 90_000
@@ -43,8 +42,7 @@ class Limits:
     max_requests: int = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Value):
     """What calls use. Lives in the event loop of a server; blocking work goes to `threads`."""
 
     ask: Ask

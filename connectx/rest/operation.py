@@ -10,12 +10,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlencode
 
 from connectx.core.verbs import Verb
+from connectx.values import Value
 
 T = TypeVar("T")
 
@@ -23,8 +23,7 @@ TASK: Final = "task"
 """The only parameter of paths that is a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Value):
     """A query parameter. `field`: the verb's field that it sets."""
 
     name: str
@@ -34,8 +33,7 @@ class Query:
     field: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class Answer(Value, Generic[T]):
     """A success: None as body is an empty response."""
 
     body: T
@@ -46,8 +44,7 @@ class Answer(Generic[T]):
 Handler = Callable[..., Awaitable[Answer[T]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation(Generic[T]):
+class Operation(Value, Generic[T]):
     """One method on one path.
 
     Attributes:

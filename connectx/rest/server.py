@@ -15,7 +15,6 @@ import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,6 +35,7 @@ from connectx.rest.operations import OPERATIONS
 from connectx.rest.response_headers import ResponseHeaders
 from connectx.rest.services import API_VERSION, Ask, Services
 from connectx.rest.tls import server_context
+from connectx.values import Value
 
 __all__ = ["Ask", "Limits", "QuietServer", "RestServer", "Services"]
 
@@ -163,8 +163,7 @@ class RestServer:
         return _url(scheme, host, config.rest_advertised_port or port)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Value):
     """A listener and what it serves."""
 
     listener: str

@@ -11,12 +11,12 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from connectx.core.messages import Posted, SetTimer, TimerFired
 from connectx.core.timer_keys import TimerKey
 from connectx.model.clock import Clock
+from connectx.values import Value
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +32,7 @@ class _Stop:
     """Ends the loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Value):
     """A function to call between two stimuli."""
 
     function: Callable[[], object]

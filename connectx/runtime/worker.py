@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -94,6 +93,7 @@ from connectx.runtime.rest_services import RestServices
 from connectx.runtime.tasks.host import TaskHost
 from connectx.runtime.tasks.services import TaskServices, WorkerGone
 from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.spark.slices import SparkSessions
@@ -104,8 +104,7 @@ _JOIN_S = 2.0
 _SALT_BYTES: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerEnvironment:
+class WorkerEnvironment(Value):
     """What a worker is given.
 
     Attributes:

@@ -31,6 +31,7 @@ from connectx.schema_registry.records import (
     schema_record,
 )
 from connectx.schema_registry.refusals import Refusal, RefusedError
+from connectx.values import Value
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +50,7 @@ _PROBLEMS: Final[Mapping[str, Callable[..., list[str]]]] = {
 _LARGEST: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Value):
     """Records that a request writes, and its answer once they are read back."""
 
     answer: Any

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.schema_registry import levels
 from connectx.schema_registry.levels import Level
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -96,8 +97,7 @@ class _Comparison:
             yield "FIELD_NUMERIC_LABEL_CHANGED", path
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
+class _Fields(Value):
     """Fields of a message by number, their oneofs by number, and their labels by name, as the text has them."""
 
     by_number: dict[int, Any]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from connectx.values import Value
 
 KeyValue = tuple[str, bytes | None]
 
 _SCHEMA_MAGIC: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Value):
     """A name in a schema and the version of a subject that defines it."""
 
     name: str
@@ -25,8 +26,7 @@ class Reference:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Value):
     """A version of a subject. `text` is the schema; `kind` is AVRO, JSON or PROTOBUF."""
 
     subject: str

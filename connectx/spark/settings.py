@@ -6,12 +6,12 @@ import difflib
 import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from connectx.errors.spark import SparkMasterError, SparkSettingError
 from connectx.model.worker_config import as_text
+from connectx.values import Value
 from connectx.views import masked
 
 MASTER: Final = "spark.master"
@@ -27,8 +27,7 @@ _MANAGED: Final = re.compile(r"yarn|k8s://\S+")
 _ALIKE: Final = 0.95  # two letters exchanged, or one too few
 
 
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
+class SparkSettings(Value):
     """Checked settings.
 
     Attributes:

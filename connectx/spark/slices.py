@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors.spark import SparkJobError, SparkNotAwaitedError
 from connectx.spark.sessions import is_connect
 from connectx.spark.shipping import ship
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +41,7 @@ class SparkSessions(Protocol):
         """Let a session that `task_session` made go, with what runs in it; takes some seconds at most, never raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparkTasks:
+class SparkTasks(Value):
     """How many Spark tasks the first stage of a job has, and how many tasks of all stages are done.
 
     Spark does not say which of the later stages it will skip, so the sum of their tasks means nothing.

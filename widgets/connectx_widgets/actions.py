@@ -6,11 +6,11 @@ Nothing else can be called from a page: what is not in these tables is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from connectx.errors.base import ConnectxError
+from connectx.values import Value
 from connectx_widgets.peeks import LETTERS
 from connectx_widgets.questions import with_secrets
 
@@ -22,8 +22,7 @@ WORKER_VERBS = ("stop", "kill", "pause", "resume", "stall", "partition", "heal")
 CONNECTOR_VERBS = ("pause", "resume", "stop", "delete")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Value):
     """One call: as a reader would type it, and what makes it."""
 
     text: str

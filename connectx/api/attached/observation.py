@@ -29,6 +29,7 @@ from connectx.model.status_records import (
     TaskStatusRecord,
     TopicStatusRecord,
 )
+from connectx.values import Value
 
 POLLING, GROUP = "seen by polling REST", "seen by describing the group"
 CONFIG_TOPIC, STATUS_TOPIC = "read from the config topic", "read from the status topic"
@@ -40,8 +41,7 @@ _ITSELF = -1
 _HELD = (State.RUNNING, State.PAUSED, State.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedWorker:
+class ObservedWorker(Value):
     """An observed worker; `connectors` and `tasks` are those assigned to it."""
 
     worker_id: str
@@ -51,8 +51,7 @@ class ObservedWorker:
     is_leader: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Value):
     """The state at the last poll. `group` is None if the group is not observed."""
 
     workers: tuple[ObservedWorker, ...] = ()

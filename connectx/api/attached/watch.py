@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -41,6 +40,7 @@ from connectx.model.payloads import SightLost, SightRegained
 from connectx.protocol.config_topic import decode_config_record
 from connectx.protocol.status_topic import decode_status_record
 from connectx.rest.client import RestClient
+from connectx.values import Value
 from connectx.views import masked_text
 
 _log = logging.getLogger(__name__)
@@ -50,8 +50,7 @@ _REST_SHARE: Final = 4
 """A poll that takes long is followed by a pause of this many times its duration."""
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaSide:
+class KafkaSide(Value):
     """The observed parts of Kafka: the group, and the config and status topics."""
 
     clients: ClientConfigs

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from connectx.api.attached.observation import Picture
 from connectx.errors.clusters import UnknownWorkerError
 from connectx.history.wording import duration
+from connectx.values import Value
 from connectx.views import Form, Row, text_table
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AttachedWorker:
+class AttachedWorker(Value):
     """One worker as it was seen last; its name is its host:port.
 
     Attributes:

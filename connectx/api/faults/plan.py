@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final, TypeVar
 
 from connectx.kafka.broker.gate import Direction
+from connectx.values import Value
 
 Card = TypeVar("Card", bound=str)
 
@@ -22,8 +22,7 @@ KINDS: Final = ("kill", "stop", "pause", "stall", "partition", "delay", "add_wor
 DIRECTIONS: Final[tuple[Direction, ...]] = ("both", "in", "out")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFault:
+class PlannedFault(Value):
     """One fault of a plan.
 
     Attributes:

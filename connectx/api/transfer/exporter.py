@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ from connectx.jvm.progress import Progress, silent
 from connectx.model.states import State
 from connectx.plugins.config_providers import PLACEHOLDER
 from connectx.rest.client import RestClient
+from connectx.values import Value
 from connectx.views import HIDDEN, Row, Shown, html_card, html_table, masked, text_table
 
 FORMAT: Final = "connectx-export"
@@ -53,8 +54,7 @@ _EXPORTING: Final = "Exporting connectors"
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Exported(Shown):
+class Exported(Shown, Value):
     """One connector of the file. The module's docstring describes the attributes."""
 
     name: str
@@ -72,8 +72,7 @@ class Exported(Shown):
         return {"connector": self.name, "type": self.type, "state": self.state, "offsets": offsets, "notes": notes}
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(Value):
     """What a file holds."""
 
     source: Mapping[str, Any]

@@ -10,7 +10,6 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from connectx.errors.transfer import BackupFileError, ImportIncompleteError, Imp
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
 from connectx.rest.client import RestClient
+from connectx.values import Value
 from connectx.views import HIDDEN, Listed, Row, Shown, html_card, html_table, text_table
 
 Secrets = Mapping[str, Mapping[str, str]]
@@ -44,8 +44,7 @@ _RETRY_S: Final = 30.0
 _LOOK_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Imported(Shown):
+class Imported(Shown, Value):
     """The result for one connector. `error` is None when the connector is as in the file."""
 
     name: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.generator.texts import TextPattern
+from connectx.values import Value
 
 _NUMBERS: Final = {"int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64()}
 _KNOWN: Final = ("options", "range", "iteration", "regex", "length", "odds", "references")
@@ -30,8 +30,7 @@ class SchemaProblem(ValueError):
     """What is wrong with a schema, after the name of the field that has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
+class Draws(Value):
     """Numbers that look random, for some rows. `place` and `seed` select them.
 
     Attributes:

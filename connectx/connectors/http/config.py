@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from connectx.connectors.http.oauth import OAuthSettings
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, matching, one_of
+from connectx.values import Value
 
 _TEXT_ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 _LOGINS: Final = {
@@ -233,8 +233,7 @@ CONFIG: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(Value):
     """What the sink does, typed. `headers` and `basic` hold secrets; `delay_max_ms` is errors.retry.delay.max.ms."""
 
     url: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus
 
 from connectx.connectors.http.errors import HttpLoginError, HttpUnavailableError
+from connectx.values import Value
 from connectx.views import HIDDEN
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ _SHOWN_CHARACTERS: Final = 200
 _LATER: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
-@dataclass(frozen=True, slots=True)
-class OAuthSettings:
+class OAuthSettings(Value):
     """How tokens are fetched.
 
     Attributes:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from connectx.connectors.http.config import VARIABLE, HttpSettings
 from connectx.data.json.writer import json_text
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Value):
     """One request: records of one partition with the same URL, in their order. A DELETE has one offset, no text."""
 
     method: str

@@ -7,10 +7,11 @@ never reads a file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connectx.errors.plugins import ConfigError
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,8 +22,7 @@ _CORRUPT = "_corrupt_record"
 _PARSED = "parsed"
 
 
-@dataclass(frozen=True, slots=True)
-class LineFormat:
+class LineFormat(Value):
     """A file's format as configured; `schema` is Spark DDL. `is_multiline`: a line may hold line feeds in quotes."""
 
     format: str

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from connectx.connectors.spark.errors import OffsetColumnError
 from connectx.connectors.spark.reading import load
 from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.values import Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,8 +51,7 @@ class _Backlog:
         self.count = 0 if place == self.upto else max(1, self.count - rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Value):
     """How values of a column are stored in an offset, and read from it."""
 
     encode: Callable[[Column], Column]

@@ -7,7 +7,6 @@ one commit are written by one writer in the worker, or by as many as a job has p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
 from connectx.plugins.contexts import SinkTaskContext
 from connectx.plugins.slices import SinkBatch
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceWriter
@@ -144,8 +144,7 @@ class DataSourceSink(GatheringSink):
             return error if isinstance(error, ConnectxError) else DataSourceWriteError(self.name, error)
 
 
-@dataclass(frozen=True, slots=True)
-class WriterPlan:
+class WriterPlan(Value):
     """What executors get: columns, and the writer."""
 
     schema: pa.Schema

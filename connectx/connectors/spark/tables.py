@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,6 +17,7 @@ from connectx.data import frames
 from connectx.data.frames import as_spark_takes, spark_schema
 from connectx.errors.plugins import ConfigError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,16 +43,14 @@ class Files(Protocol):
         """What reads a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
+class TableFile(Value):
     """A data file; `entry` is what `Files` needs to find it."""
 
     entry: Any
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Value):
     """The files that a version or snapshot added, or all that it has. No `reader`: no files."""
 
     number: int
@@ -90,8 +88,7 @@ class TableLog(Protocol):
         """Turns errors of reading files into those of connectx."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Value):
     """After the first rows of a file of a commit, or after a whole commit.
 
     Attributes:
@@ -263,8 +260,7 @@ class TableReader:
         return {self._log.unit: place.number, **start, **within}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Value):
     """A file that an executor reads, without its first rows."""
 
     reader: Files

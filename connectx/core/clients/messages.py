@@ -8,28 +8,26 @@ from typing import Generic, TypeVar
 
 from connectx.core.step import EffectT, Step
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 RequestT_co = TypeVar("RequestT_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchMetadata:
+class FetchMetadata(Value):
     """Ask any broker for the leaders of topics."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Value):
     """Node that leads a partition, and since which epoch; -1 if that is not known."""
 
     node: int
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFetched:
+class MetadataFetched(Value):
     """Answer to FetchMetadata.
 
     Attributes:
@@ -43,8 +41,7 @@ class MetadataFetched:
     leaderless: frozenset[TopicPartition] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class SendRequest(Generic[RequestT_co]):
+class SendRequest(Value, Generic[RequestT_co]):
     """Send on the connection to a node, which is opened if there is none; `node` None: any broker.
 
     Requests to one node keep their order. Each gets one Answered or Unanswered.
@@ -55,16 +52,14 @@ class SendRequest(Generic[RequestT_co]):
     request: RequestT_co
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[AnswerT_co]):
+class Answered(Value, Generic[AnswerT_co]):
     """A request was answered on the connection that it was sent on."""
 
     request_id: int
     answer: AnswerT_co
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(Value):
     """A request gets no answer any more: its connection was cut, timed out, or could not be opened.
 
     `sent` is False only if no byte of it can have left. A request that was sent may still arrive at any later time.
@@ -75,8 +70,7 @@ class Unanswered:
     sent: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TimeReached:
+class TimeReached(Value):
     """The time that the last step asked for, or any later time."""
 
 

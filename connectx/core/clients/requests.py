@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from connectx.values import Value
+
 RequestT = TypeVar("RequestT")
 KindT = TypeVar("KindT")
 
@@ -22,8 +24,7 @@ class Backoff(Protocol):
         """The longest time between two attempts."""
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight(Generic[RequestT]):
+class InFlight(Value, Generic[RequestT]):
     """A request and the node that it was sent to; None: any."""
 
     node: int | None

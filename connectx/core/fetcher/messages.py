@@ -8,7 +8,6 @@ offsets of a response.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from connectx.core.clients.messages import (
     Answered,
@@ -19,10 +18,10 @@ from connectx.core.clients.messages import (
     Unanswered,
 )
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherSettings:
+class FetcherSettings(Value):
     """Settings by their Kafka names, where they have one.
 
     Attributes:
@@ -41,43 +40,37 @@ class FetcherSettings:
     replica_max_age_ms: int = 300_000
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFrom:
+class FetchFrom(Value):
     """Fetch these partitions from these offsets. What is buffered or in flight of them does not count any more."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(Value):
     """Fetch these partitions no longer. What is buffered or in flight of them does not count any more."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Value):
     """Fetch nothing of these until Resume. What is buffered or in flight of them is fetched again after it."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Value):
     """Fetch these again, from where the application took the last records."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Value):
     """The application took buffered records: the offset after them, and the bytes of the buffer that are free again."""
 
     taken: Mapping[TopicPartition, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFetch:
+class PartitionFetch(Value):
     """One partition of a Fetch. `leader_epoch` and `fetched_epoch` are -1 if not known (KIP-320).
 
     `version` is the partition's in the fetcher: an answer to an earlier one does not count.
@@ -90,8 +83,7 @@ class PartitionFetch:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Value):
     """Fetch, which waits in the broker until there is enough; brokers fill the first partitions first."""
 
     max_bytes: int
@@ -101,8 +93,7 @@ class Fetch:
 Request = FetchMetadata | Fetch
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionResult(Value):
     """Kafka's answer for one partition.
 
     Attributes:
@@ -121,8 +112,7 @@ class PartitionResult:
     preferred_replica: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Value):
     """Answer to Fetch. `error` is one of the whole request."""
 
     results: Mapping[TopicPartition, PartitionResult]
@@ -135,16 +125,14 @@ Answer = MetadataFetched | Fetched
 FetcherStimulus = FetchFrom | Forget | Pause | Resume | Taken | TimeReached | Answered[Answer] | Unanswered
 
 
-@dataclass(frozen=True, slots=True)
-class BufferRecords:
+class BufferRecords(Value):
     """Keep the records that the answer just handled has of this partition, which begin at `offset`."""
 
     target: TopicPartition
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFailed:
+class FetchFailed(Value):
     """The partition cannot be read at this offset. It is not fetched again before FetchFrom.
 
     `error` is Kafka's name of the error, or LOG_TRUNCATION. `message` has details, or is empty.

@@ -17,14 +17,14 @@ from itertools import cycle
 
 from connectx.model.group import Assignment, ProtocolVersion, WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
+from connectx.values import Value
 
 Item = str | TaskId  # a connector or a task
 
 CONFIG_MISMATCH = 1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAgreement:
+class OffsetAgreement(Value):
     """Outcome of `agree_on_offset`: `agreed` False means that members must catch up first (CONFIG_MISMATCH)."""
 
     config_offset: int
@@ -49,8 +49,7 @@ def agree_on_offset(member_offsets: Iterable[int], snapshot_offset: int, fresh_o
     return OffsetAgreement(highest, agreed=False, use_fresh_snapshot=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AssignorMemory:
+class AssignorMemory(Value):
     """What a leader remembers from round to round; a new leader begins with an empty one."""
 
     previous: WorkSet = field(
@@ -66,8 +65,7 @@ class AssignorMemory:
     consecutive_revocations: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterAssignment:
+class ClusterAssignment(Value):
     """Result of a round. The mappings have every member, in order of id.
 
     `owners` is who runs what once the round is applied. `lost` is the work of departed members: still waiting when
@@ -113,8 +111,7 @@ def revocation_backoff_ms(attempt: int, max_delay_ms: int) -> int:
     return min(int(math.pow(40, min(attempt, math.log(max_delay_ms) / math.log(40)))), max_delay_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class IncrementalCooperativeAssignor:
+class IncrementalCooperativeAssignor(Value):
     """Assigns increments; `max_delay_ms` is the worker setting `scheduled.rebalance.max.delay.ms`."""
 
     max_delay_ms: int

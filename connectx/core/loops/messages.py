@@ -11,7 +11,6 @@ TaskStateReached, TaskStopped. Only a failure has a separate report, because the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -23,6 +22,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
+from connectx.values import Value
 
 ActionT = TypeVar("ActionT")
 AnswerT = TypeVar("AnswerT")
@@ -38,39 +38,33 @@ class FailureKind(StrEnum):
     FATAL = "fatal"  # anything else
 
 
-@dataclass(frozen=True, slots=True)
-class Asked(Generic[ActionT]):
+class Asked(Value, Generic[ActionT]):
     """An effect that is answered."""
 
     number: int
     effect: ActionT
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[AnswerT]):
+class Answered(Value, Generic[AnswerT]):
     """The answer to the effect of that number."""
 
     number: int
     answer: AnswerT
 
 
-@dataclass(frozen=True, slots=True)
-class StartPlugin:
+class StartPlugin(Value):
     """Call the plugin's start."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopPlugin:
+class StopPlugin(Value):
     """Call the plugin's stop. No answer, failures are logged."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryCores:
+class QueryCores(Value):
     """Ask for the cores of Spark's executors."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFailed:
+class ReportFailed(Value):
     """Report to the worker that the task failed; the loop has ended. No answer."""
 
     error: str
@@ -78,20 +72,17 @@ class ReportFailed:
     newer_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Value):
     """The effect is carried out; a wait is over; a poll found nothing in its time."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotDone:
+class NotDone(Value):
     """The effect is not carried out, which is no failure of the task yet."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class EffectFailed:
+class EffectFailed(Value):
     """The effect failed, and so does the task. `newer_epoch` is that of the producer that fenced this one, if known."""
 
     error: str
@@ -99,8 +90,7 @@ class EffectFailed:
     newer_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CoresKnown:
+class CoresKnown(Value):
     """Cores of Spark's executors; None when Spark could not be asked."""
 
     cores: int | None

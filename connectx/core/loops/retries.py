@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Value):
     """An operation that failed `attempt` times since `since_ms`, and is tried again at `at_ms`."""
 
     attempt: int

@@ -7,7 +7,6 @@ requests to send and the outcome of batches. Record bytes never come here: a bat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -21,13 +20,13 @@ from connectx.core.clients.messages import (
 )
 from connectx.core.moves import Moves
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 FOREVER_MS: Final = 2**31 - 1
 """A timeout of this length never ends (Kafka Connect's `delivery.timeout.ms`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
+class ProducerSettings(Value):
     """Settings by their Kafka names.
 
     Attributes:
@@ -93,8 +92,7 @@ PRODUCER_MOVES: Final[Moves[ProducerPhase]] = {
 """States that may follow each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Value):
     """Why a transaction cannot commit, or why the producer ended.
 
     Attributes:
@@ -109,8 +107,7 @@ class Failure:
     topic: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Value):
     """Records for one partition: `number` is unique in a producer, `size_bytes` is that of the encoded batch."""
 
     number: int
@@ -119,8 +116,7 @@ class Batch:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loan:
+class Loan(Value):
     """What another process needs to send into a producer's open transaction.
 
     Attributes:
@@ -149,22 +145,19 @@ class Call(StrEnum):
     """Drop what is queued and retry nothing; an open transaction can only be aborted afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Value):
     """Queue batches, in order per partition. Outside OPEN, or READY without transactions, they are dropped."""
 
     batches: tuple[Batch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Value):
     """Records were refused before they became batches: an open transaction can only be aborted afterwards."""
 
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Lend:
+class Lend(Value):
     """Let other processes send to these partitions in the open transaction.
 
     In OPEN only, with every batch settled. The loan is there once the `loan` of a step is; until Returned, nothing may
@@ -174,8 +167,7 @@ class Lend:
     targets: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Value):
     """The borrowers of a loan have ended.
 
     Attributes:
@@ -189,8 +181,7 @@ class Returned:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Borrow:
+class Borrow(Value):
     """Send with the loan of another producer. In NEW only, instead of INITIALIZE.
 
     The transaction is open afterwards. A borrower neither begins nor ends one.
@@ -199,23 +190,20 @@ class Borrow:
     loan: Loan
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSplit:
+class BatchSplit(Value):
     """A batch was cut into smaller ones with the same records, as SplitBatch asked."""
 
     number: int
     parts: tuple[Batch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinator:
+class FindCoordinator(Value):
     """Ask any broker for the coordinator, and that node for the cluster's finalized `transaction.version`."""
 
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerId:
+class InitProducerId(Value):
     """InitProducerId; with `producer_id` and `epoch` (v3, KIP-360) it raises the epoch of that producer only."""
 
     transactional_id: str | None
@@ -224,8 +212,7 @@ class InitProducerId:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(Value):
     """AddPartitionsToTxn v3; only protocol 1 needs it."""
 
     transactional_id: str
@@ -234,8 +221,7 @@ class AddPartitions:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SequencedBatch:
+class SequencedBatch(Value):
     """A batch in a request; `base_sequence` is -1 without idempotence."""
 
     number: int
@@ -243,8 +229,7 @@ class SequencedBatch:
     base_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Produce:
+class Produce(Value):
     """Produce: v12 with protocol 2, which adds partitions to the transaction; up to v11 with protocol 1."""
 
     transactional_id: str | None
@@ -255,8 +240,7 @@ class Produce:
     batches: tuple[SequencedBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransaction:
+class EndTransaction(Value):
     """EndTxn: v5 with protocol 2, whose answer has the next producer id and epoch; up to v4 with protocol 1."""
 
     transactional_id: str
@@ -269,8 +253,7 @@ class EndTransaction:
 Request = FindCoordinator | FetchMetadata | InitProducerId | AddPartitions | Produce | EndTransaction
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorFound:
+class CoordinatorFound(Value):
     """Answer to FindCoordinator; `transaction_version` is 0 if the cluster has not finalized that feature."""
 
     error: str | None
@@ -278,8 +261,7 @@ class CoordinatorFound:
     transaction_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdGranted:
+class ProducerIdGranted(Value):
     """Answer to InitProducerId."""
 
     error: str | None
@@ -287,15 +269,13 @@ class ProducerIdGranted:
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsAdded:
+class PartitionsAdded(Value):
     """Answer to AddPartitions: Kafka's error of each partition, None for success."""
 
     errors: Mapping[TopicPartition, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchResult(Value):
     """Kafka's answer to one batch; `record_errors` names records by their index in the batch (KIP-467)."""
 
     error: str | None = None
@@ -303,15 +283,13 @@ class BatchResult:
     record_errors: tuple[tuple[int, str | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(Value):
     """Answer to Produce, by batch number. With acks=0 there is none: the driver answers for Kafka."""
 
     results: Mapping[int, BatchResult]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionEnded:
+class TransactionEnded(Value):
     """Answer to EndTransaction; with protocol 2 it has the producer id and epoch of the next transaction."""
 
     error: str | None
@@ -322,8 +300,7 @@ class TransactionEnded:
 Answer = CoordinatorFound | MetadataFetched | ProducerIdGranted | PartitionsAdded | Produced | TransactionEnded
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticationFailed:
+class AuthenticationFailed(Value):
     """A broker does not accept the credentials: the producer ends (Java: AuthenticationException)."""
 
     reason: str
@@ -345,30 +322,26 @@ ProducerStimulus = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDelivered:
+class BatchDelivered(Value):
     """Kafka has the batch. Its bytes are not needed any more."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRefused:
+class BatchRefused(Value):
     """Kafka does not take the batch. Its bytes are not needed any more."""
 
     number: int
     result: BatchResult
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDropped:
+class BatchDropped(Value):
     """The batch is not sent any more: its transaction is aborted, or the producer was purged or has ended."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class SplitBatch:
+class SplitBatch(Value):
     """The batch is larger than Kafka takes and has several records: cut it, and answer with BatchSplit."""
 
     number: int
@@ -377,8 +350,7 @@ class SplitBatch:
 ProducerEffect = SendRequest[Request] | BatchDelivered | BatchRefused | BatchDropped | SplitBatch
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerView:
+class ProducerView(Value):
     """What a driver may know of its producer.
 
     Attributes:

@@ -14,12 +14,12 @@ from connectx.core.sink.messages import Fetched, Offsets, Ranges
 from connectx.core.sink.progress import Progress, SinkTaskSettings
 from connectx.model.causes import LagUnknown
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 _CORES: Final = 4  # where they are not known
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Value):
     """A job that runs."""
 
     token: int

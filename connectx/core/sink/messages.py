@@ -12,7 +12,7 @@ after the last one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from connectx.core.lanes import LaneChoice
@@ -31,27 +31,25 @@ from connectx.core.loops.messages import (
 )
 from connectx.core.step import Step
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 Offsets = Mapping[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 Partitions = tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Value):
     """Create the consumer and subscribe. No answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(Value):
     """Poll the consumer for at most `timeout_ms`."""
 
     epoch: int
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPartitions:
+class OpenPartitions(Value):
     """Call the plugin's open after a pause. Part of a rebalance."""
 
     epoch: int
@@ -59,15 +57,13 @@ class OpenPartitions:
     wait_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClosePartitions:
+class ClosePartitions(Value):
     """Call the plugin's close. No answer, failures are logged."""
 
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Value):
     """Convert and put the records of these partitions.
 
     `number` is that of the Fetched which brought them: later ones may have come and been thrown away.
@@ -78,13 +74,11 @@ class Put:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(Value):
     """Call the plugin's flush: afterwards all that was put is durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(Value):
     """Commit to the consumer group; its outcome is OffsetsCommitted or CommitFailed of the same sequence.
 
     `wait` is set while partitions are released: the response comes immediately, not at some later poll.
@@ -95,37 +89,32 @@ class CommitOffsets:
     wait: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Seek:
+class Seek(Value):
     """Continue reading at these offsets; while partitions are being opened, start there. No answer."""
 
     offsets: Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class PausePartitions:
+class PausePartitions(Value):
     """Fetch nothing of these partitions. No answer."""
 
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePartitions:
+class ResumePartitions(Value):
     """Fetch these partitions again. No answer."""
 
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
-class QueryEnds:
+class QueryEnds(Value):
     """Ask for the last stable offsets."""
 
     epoch: int
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
-class RunBulk:
+class RunBulk(Value):
     """Let executors read, convert and stage these ranges of one topic, invisibly.
 
     A later Poll is answered by BulkStaged or BulkFailed, unless DiscardBulk comes before. `token` is the number of the
@@ -136,8 +125,7 @@ class RunBulk:
     ranges: Ranges
 
 
-@dataclass(frozen=True, slots=True)
-class CommitBulk:
+class CommitBulk(Value):
     """Make visible what a job has staged, with its offsets."""
 
     epoch: int
@@ -145,15 +133,13 @@ class CommitBulk:
     ranges: Ranges
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardBulk:
+class DiscardBulk(Value):
     """End a job if it still runs, and remove what it staged. No answer."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(Value):
     """Close the consumer. No answer, failures are logged."""
 
 
@@ -182,37 +168,32 @@ SinkAction = (
 SinkEffect = SinkAction | Asked[SinkAction] | Report
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsAssigned:
+class PartitionsAssigned(Value):
     """The group gave partitions to this member; `positions` are the group's offsets, or those of its reset policy."""
 
     positions: Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsRevoked:
+class PartitionsRevoked(Value):
     """The group takes partitions away; this member owns them until the effects of this stimulus are done."""
 
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsLost:
+class PartitionsLost(Value):
     """This member was dropped from the group: others may own the partitions already."""
 
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Value):
     """Offsets that the target holds, where it holds any."""
 
     epoch: int
     offsets: Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Value):
     """Records came, or it is known that none lie below some offset.
 
     `ranges` holds partitions with records, `ends` those where only the position moved (transaction markers); `full`
@@ -228,16 +209,14 @@ class Fetched:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EndsKnown:
+class EndsKnown(Value):
     """The last stable offsets; empty when they could not be found out in time."""
 
     epoch: int
     ends: Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class BulkStaged:
+class BulkStaged(Value):
     """A job is done: `records` were read, `refused` of them cannot be read, transformed or written."""
 
     token: int
@@ -245,8 +224,7 @@ class BulkStaged:
     refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BulkFailed:
+class BulkFailed(Value):
     """A job failed, or found records that only the worker can put: `ends` are offsets after those, empty: the ends of
     its ranges."""
 
@@ -255,8 +233,7 @@ class BulkFailed:
     ends: Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class PutDone:
+class PutDone(Value):
     """The plugin took the batch: `records` put, `skipped` dropped because of `skip_reason` (errors.tolerance).
 
     `filtered` counts records that a transformation dropped on purpose, `dead_letters` those of the skipped that were
@@ -272,8 +249,7 @@ class PutDone:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PutFailed:
+class PutFailed(Value):
     """The plugin did not take the batch; `retriable` means that it may accept the same batch later.
 
     `retry_in_ms` is when, if the plugin has set it.
@@ -285,15 +261,13 @@ class PutFailed:
     retry_in_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LagKnown:
+class LagKnown(Value):
     """Records that the task's partitions have and the task has not read; part of no effect."""
 
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class PutRefused:
+class PutRefused(Value):
     """An exactly-once target holds other offsets than the batch of `records` starts at: `committed`."""
 
     epoch: int
@@ -302,15 +276,13 @@ class PutRefused:
     records: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsCommitted:
+class OffsetsCommitted(Value):
     """CommitOffsets has succeeded."""
 
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
+class CommitFailed(Value):
     """CommitOffsets has failed; `not_owner` when this member no longer belongs to the group."""
 
     sequence: int
@@ -353,8 +325,7 @@ ANSWERS: Final[Mapping[type, tuple[type, ...]]] = {
 """Effect to the answers that it can have, beside EffectFailed; other effects have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkShown:
+class SinkShown(Value):
     """What a sink task shows to users.
 
     Attributes:

@@ -13,10 +13,10 @@ from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.core.loops.retries import Retry
 from connectx.core.sink.messages import Fetched, Offsets, Partitions
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SinkTaskSettings:
+class SinkTaskSettings(Value):
     """The part of the task's configuration that the loop uses; times in milliseconds.
 
     `exactly_once` means that a put commits rows and offsets to the target. A target that takes them in a flush is not
@@ -69,8 +69,7 @@ class Batch:
         return {partition: end for partition, (_, end) in self.ranges.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Value):
     """A commit whose outcome is not known yet."""
 
     sequence: int

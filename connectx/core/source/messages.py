@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from connectx.core.loops.messages import (
@@ -21,10 +21,10 @@ from connectx.core.loops.messages import (
 )
 from connectx.core.messages import TaskProducerReady
 from connectx.core.step import Step
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(Value):
     """Requests of the task to its TransactionContext after a slice or a record; both together are an error.
 
     Mirrors Kafka Connect's WorkerTransactionContext (KIP-618).
@@ -44,8 +44,7 @@ BOTH_ASKED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SlicePart:
+class SlicePart(Value):
     """Records of a slice up to a place where the task asked for a boundary, or one of its tables.
 
     `records` are those left to send. `offset` is the source offset after the part; None if it is reached only with a
@@ -57,16 +56,14 @@ class SlicePart:
     boundary: Boundary = NO_BOUNDARY
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOffset:
+class PartitionOffset(Value):
     """A source partition with a source offset in it."""
 
     partition: Mapping[str, Any]
     offset: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRange:
+class PartitionRange(Value):
     """What was read of a source partition: from `start`, None at its beginning, to `end`."""
 
     partition: Mapping[str, Any]
@@ -74,42 +71,36 @@ class PartitionRange:
     end: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOffsets:
+class ReadOffsets(Value):
     """Look up the committed offset of a source partition."""
 
     partition: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(Value):
     """Poll the plugin and convert what it yields."""
 
     offset: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWaiting:
+class QueryWaiting(Value):
     """Ask the plugin how many bytes wait after `offset`."""
 
     offset: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class QueryRoute:
+class QueryRoute(Value):
     """Ask whether Spark's executors can reach Kafka."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollBulk:
+class PollBulk(Value):
     """Let the plugin name about `max_bytes` for executors to read; nothing is read yet."""
 
     offset: Mapping[str, Any] | None
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunBulk:
+class RunBulk(Value):
     """Let executors read, convert and send a slice into the open transaction.
 
     With `by_worker` executors only make the batches, and the worker sends them. Without transactions, all records are
@@ -120,55 +111,47 @@ class RunBulk:
     by_worker: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertAgain:
+class ConvertAgain(Value):
     """Convert the current slice again; `skip_failures` leaves out the rows that still fail."""
 
     skip_failures: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Value):
     """Wait until `until_ms`; a command ends it early."""
 
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Value):
     """Let the plugin wait for rows, at most until `until_ms`; a command ends it early."""
 
     offset: Mapping[str, Any] | None
     until_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class BeginTransaction:
+class BeginTransaction(Value):
     """Begin a transaction of the producer."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendSlice:
+class SendSlice(Value):
     """Hand the records of one part of the polled slice to the producer."""
 
     slice_number: int
     part: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOffsets:
+class WriteOffsets(Value):
     """Send source offsets inside the open transaction."""
 
     offsets: tuple[PartitionOffset, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitTransaction:
+class CommitTransaction(Value):
     """Commit the open transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class AbortTransaction:
+class AbortTransaction(Value):
     """Abort the open transaction; if that is not done, the next instance or the time-out aborts it.
 
     With `insist` the task continues afterwards: wait for the broker without a timeout; a failure is an EffectFailed.
@@ -177,30 +160,26 @@ class AbortTransaction:
     insist: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FlushAndCommitOffsets:
+class FlushAndCommitOffsets(Value):
     """At-least-once: wait until all sent records are acknowledged, then write offsets and wait for them."""
 
     offsets: tuple[PartitionOffset, ...]
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOffsets:
+class CopyOffsets(Value):
     """Copy committed offsets to the worker's offsets topic without waiting. No answer, failures are logged."""
 
     offsets: tuple[PartitionOffset, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyCommitted:
+class NotifyCommitted(Value):
     """Report to the plugin what is durable (Kafka Connect: SourceTask.commit). No answer, failures are logged."""
 
     offset: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CloseProducer:
+class CloseProducer(Value):
     """Close the producer in an orderly way. No answer, failures are logged."""
 
 
@@ -232,22 +211,19 @@ SourceAction = (
 SourceEffect = SourceAction | Asked[SourceAction] | Report
 
 
-@dataclass(frozen=True, slots=True)
-class PluginStarted:
+class PluginStarted(Value):
     """The plugin runs and named its own source partition."""
 
     partition: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsRead:
+class OffsetsRead(Value):
     """The committed offset; None when there is none."""
 
     offset: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Polled:
+class Polled(Value):
     """A slice was polled and converted.
 
     `partition` is None for the task's own, `offset` the position after the slice, `records` what is left to send.
@@ -271,8 +247,7 @@ class Polled:
     commits_offset: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Value):
     """Bytes after a source offset; None if the plugin does not know.
 
     Attributes:
@@ -283,15 +258,13 @@ class Waiting:
     obstacle: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RouteKnown:
+class RouteKnown(Value):
     """Why executors cannot reach Kafka; None if they can."""
 
     obstacle: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class BulkPolled:
+class BulkPolled(Value):
     """A slice for executors. Its rows are not read yet; `offset` and `partition` as in Polled.
 
     `offset` is None if only the job finds out how far it reads: then BulkSent has the ranges.
@@ -303,8 +276,7 @@ class BulkPolled:
     partition: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BulkSent:
+class BulkSent(Value):
     """Kafka has all records of a job. `skipped`, `skip_reason` and `filtered` as in Polled.
 
     `ranges` are what the job has read, if BulkPolled has no offset.
@@ -318,23 +290,20 @@ class BulkSent:
     ranges: tuple[PartitionRange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BulkFailed:
+class BulkFailed(Value):
     """A job failed. Records of it may have been sent: an open transaction can only be aborted."""
 
     slice_number: int
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class PolledNothing:
+class PolledNothing(Value):
     """There is nothing to read now, or a wait for rows is over. `boundary` as in Polled, of what was sent before."""
 
     boundary: Boundary = NO_BOUNDARY
 
 
-@dataclass(frozen=True, slots=True)
-class PollFailed:
+class PollFailed(Value):
     """poll raised; `retriable` counts as nothing polled. `boundary` as in PolledNothing."""
 
     error: str
@@ -342,8 +311,7 @@ class PollFailed:
     boundary: Boundary = NO_BOUNDARY
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Value):
     """The producer accepted all records of the part, which are not acknowledged yet; or everything was flushed.
 
     `refused` counts records of earlier slices that Kafka refused and errors.tolerance lets go (KIP-779).
@@ -352,8 +320,7 @@ class Sent:
     refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionBegun:
+class TransactionBegun(Value):
     """`producer_epoch` is that of the transaction (KIP-890: each has its own)."""
 
     producer_epoch: int

@@ -15,10 +15,10 @@ from connectx.core.source.messages import PartitionOffset
 from connectx.model.ids import TaskId
 from connectx.model.payloads import UNKNOWN, SourceRange
 from connectx.model.states import TransactionBoundary
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SourceTaskSettings:
+class SourceTaskSettings(Value):
     """The part of the task's configuration that the loop uses; times in milliseconds.
 
     `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has a separate

@@ -31,6 +31,7 @@ from connectx.data.connect_schema import (
 )
 from connectx.data.json.writer import as_jackson
 from connectx.errors.plugins import ConversionError
+from connectx.values import Value
 
 NAMESPACE: Final = "io.confluent.connect.avro"
 _LOGICAL: Final = {
@@ -84,8 +85,7 @@ def scrubbed(name: str) -> str:
     return re.sub("[^A-Za-z0-9_]", "_", encoded)
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+class _Record(Value):
     """A record that a schema has defined."""
 
     kind: pa.StructType

@@ -19,6 +19,7 @@ import pyarrow as pa
 from connectx.data.avro.schemas import NAMESPACE
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName, described
 from connectx.errors.plugins import ConversionError
+from connectx.values import Value
 
 MAP_ENTRY: Final = f"{NAMESPACE}.MapEntry"
 """Full name of the record that holds a key and a value of a map whose keys are not strings."""
@@ -44,8 +45,7 @@ _NAMED: Final = ("record", "enum", "fixed", "error")
 _PRIMITIVE: Final = frozenset(_ENCODED) - set(_NAMED)
 
 
-@dataclass(frozen=True, slots=True)
-class AvroField:
+class AvroField(Value):
     """A field of a record.
 
     Attributes:
@@ -60,8 +60,7 @@ class AvroField:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AvroType:
+class AvroType(Value):
     """A schema with all names resolved.
 
     Attributes:

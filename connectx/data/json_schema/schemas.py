@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from connectx.data.arrays import is_binary, is_list, is_text
 from connectx.data.connect_schema import NO_NAME, SchemaName, default_of, default_value, name_of
 from connectx.data.json.writer import json_text
 from connectx.errors.plugins import ConversionError
+from connectx.values import Value
 
 NAMESPACE: Final = "io.confluent.connect.json"
 _NUMBERS: Final = (
@@ -44,8 +44,7 @@ def schema_of(
     return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Spelling:
+class _Spelling(Value):
     """How decimals and objects are spelled."""
 
     numeric_decimals: bool

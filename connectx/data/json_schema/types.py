@@ -7,7 +7,7 @@ versions, documentation, parameters and defaults of schemas are metadata of fiel
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from connectx.data.connect_schema import NO_NAME, SchemaName, described, logical_type
 from connectx.data.json_schema.nodes import Node
 from connectx.errors.plugins import ConversionError
+from connectx.values import Value
 
 _ONE_OF: Final = "io.confluent.connect.json.OneOf.field."
 _UNION_FIELD: Final = "connect_union_field_"
@@ -30,8 +31,7 @@ _NUMBERS: Final = {
 _CONNECT_TYPES: Final = {"int32": "int32", "int64": "int64", "bytes": "bytes"}
 
 
-@dataclass(frozen=True, slots=True)
-class JsonType:
+class JsonType(Value):
     """A type of Connect.
 
     Attributes:
@@ -70,8 +70,7 @@ def type_of(node: Node, *, generalized: bool = False, flatten: bool = True) -> J
     return _Types(_UNION_FIELD if generalized else _ONE_OF, flatten, ()).of(node)
 
 
-@dataclass(frozen=True, slots=True)
-class _Types:
+class _Types(Value):
     """How unions are named, and the nodes that are being translated."""
 
     prefix: str

@@ -8,12 +8,13 @@ the logical types. Messages, enums and oneofs give their schemas names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.data.protobuf.files import params_of
 from connectx.errors.plugins import ConversionError
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -52,8 +53,7 @@ _MOST_DIGITS: Final = 38
 _UNION: Final = "io.confluent.connect.protobuf.Union"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Value):
     """Settings of the converter that types depend on."""
 
     int_for_enums: bool = False
@@ -68,8 +68,7 @@ class Options:
         return SchemaName(named.full_name if self.full_names else named.name)
 
 
-@dataclass(frozen=True, slots=True)
-class ProtoType:
+class ProtoType(Value):
     """A field, or a message as a whole.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,6 +20,7 @@ from connectx.errors.plugins import (
     SchemaNotFoundError,
 )
 from connectx.extras import require
+from connectx.values import Value
 
 _TIMEOUT_S: Final = 5.0
 _INCOMPATIBLE: Final = 409
@@ -32,8 +32,7 @@ _TOO_LONG: Final = 400
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSchema:
+class KnownSchema(Value):
     """A schema of the registry, with the texts of those it refers to by name, their own references first."""
 
     schema_id: int

@@ -24,6 +24,7 @@ from connectx.data.registry.framing import Framed, framed, unframed
 from connectx.data.registry.keys import check_supported, strategy_of, subject_of
 from connectx.errors.plugins import ConversionError, SchemaNotFoundError
 from connectx.extras import Extra, require
+from connectx.values import Value
 
 
 class Codec(Protocol):
@@ -42,8 +43,7 @@ class Codec(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSchema:
+class OwnSchema(Value):
     """The schema of an Arrow type: its text, and the full name of its record, empty where it is not a record."""
 
     text: str

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.values import Value
+
 _HEADER_BYTES: Final = 5
 _MAGIC: Final = b"\0"
 
 
-@dataclass(frozen=True, slots=True)
-class Framed:
+class Framed(Value):
     """Records of one header: their row numbers, their bodies, and the schema's id or why there is none."""
 
     rows: pa.Array

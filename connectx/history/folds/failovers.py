@@ -6,7 +6,6 @@ Numbers come from events only; what they do not show is None or missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from connectx.history.folds.fences import fenced_by
@@ -15,6 +14,7 @@ from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, runs
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import FaultInjected
+from connectx.values import Value
 
 FAULTS = ("kill", "stop", "pause", "stall", "partition")
 REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
@@ -22,8 +22,7 @@ _ENDS_FAULT = ("resume", "heal")
 _HELD_STATES = (RunState.RUNNING, RunState.PAUSED, RunState.STARTING)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Value):
     """A task that another instance runs now; `time_ms` is when that one reached RUNNING (or PAUSED).
 
     `from_epoch` is the last that the older producer is known to have had, `to_epoch` the first of the newer.
@@ -43,8 +42,7 @@ class Move:
         return self.from_epoch is not None and self.to_epoch is not None and self.to_epoch > self.from_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class Failover:
+class Failover(Value):
     """A fault of a worker and what followed from it.
 
     Attributes:

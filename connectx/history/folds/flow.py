@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from connectx.values import Value
 
 _KEPT = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Value):
     """A topic with the connectors that write and read it, sorted."""
 
     topic: str

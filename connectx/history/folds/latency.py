@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from connectx.model.ids import TaskId
 from connectx.model.latencies import Buckets, added, gained, quantile
+from connectx.values import Value
 
 _LEAST_MS = 1_000
 _POINTS = 300
@@ -47,8 +48,7 @@ def halved(samples: list[tuple[int, Buckets]]) -> list[tuple[int, Buckets]]:
     return [*((end_ms, added(first, then)) for (_, first), (end_ms, then) in older), *samples[half:]]
 
 
-@dataclass(frozen=True, slots=True)
-class LatencySeries:
+class LatencySeries(Value):
     """Latencies of a sink connector: (milliseconds since 1970, p50, p99) in milliseconds, None where none is known."""
 
     connector: str

@@ -8,7 +8,6 @@ delay it: the group's session timeout, until the coordinator notices, and then t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from connectx.history.wording import duration, task_of
 from connectx.model.events import Event, EventKind
@@ -29,6 +28,7 @@ from connectx.model.payloads import (
 )
 from connectx.model.states import State, TargetState
 from connectx.model.worker_keys import WorkerKeys
+from connectx.values import Value
 from connectx.views import Shown
 
 SESSION = WorkerKeys.session_timeout_ms.name
@@ -46,8 +46,7 @@ _AFTER_END = (
 _TAKEN = (State.RUNNING, State.PAUSED, State.FAILED, State.STOPPED)
 
 
-@dataclass(frozen=True, slots=True)
-class Grace:
+class Grace(Value):
     """How long a group waits for a member, in milliseconds."""
 
     session_timeout_ms: int
@@ -55,8 +54,7 @@ class Grace:
     max_delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class LostWork(Shown):
+class LostWork(Value, Shown):
     """Work that a dead worker ran and no worker runs now.
 
     Attributes:
@@ -116,8 +114,7 @@ def lost_work(events: Iterable[Event], worker: str, grace: Grace) -> LostWork | 
     return LostWork(worker, how, end.time_ms, tuple(sorted(left)), tuple(sorted(left_tasks)), due_ms, waits_for)
 
 
-@dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(Value):
     """`lost_work` of one worker, computed incrementally: each step reads only the events after `seq`.
 
     A value, so that looks from several threads do no harm to each other.

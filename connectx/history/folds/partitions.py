@@ -6,17 +6,16 @@ Partitions of a sink move by the rules of its consumer group, which may be befor
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from connectx.model.events import Event
 from connectx.model.payloads import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from connectx.values import Value
 
 Holder = tuple[str, str]
 """Task name and worker name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(Value):
     """Partitions that a task of a worker held and that another task (or the same one elsewhere) was given next."""
 
     partitions: tuple[str, ...]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectx.model.ids import TaskId
+from connectx.values import Value
 from connectx.views import Shown
 
 _LEAST_MS = 1_000
@@ -45,8 +46,7 @@ class RecordCounter:
                 self.of_zombies[task] = self.of_zombies.get(task, 0) + gained
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Value):
     """A number of a connector (`task` None: over all of its tasks) over time; `points` are (milliseconds, number)."""
 
     connector: str
@@ -54,8 +54,7 @@ class Series:
     points: tuple[tuple[int, float | None], ...]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LagSample(Shown):
+class LagSample(Shown, Value):
     """Lag of a sink task at a time, in records; None: not known. It holds until the next sample of the task."""
 
     time_ms: int

@@ -21,11 +21,11 @@ from connectx.model.payloads import (
     WorkerStarted,
     WorkerStopped,
 )
+from connectx.values import Value
 from connectx.views import Shown
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Rebalance(Shown):
+class Rebalance(Shown, Value):
     """One generation of the worker group.
 
     Attributes:

@@ -35,6 +35,7 @@ from connectx.model.payloads import (
     WorkerStopped,
 )
 from connectx.model.states import State
+from connectx.values import Value
 
 
 class RunState(StrEnum):
@@ -47,8 +48,7 @@ class RunState(StrEnum):
     ZOMBIE = "zombie"
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Value):
     """A span of one state; `end_ms` None: it still lasts. `cause` is its cause, if the history shows one."""
 
     state: RunState
@@ -58,8 +58,7 @@ class Segment:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Value):
     """One instance of a task (`task` None: of a connector) on one worker. Times are milliseconds since 1970.
 
     `lost` is True when its worker has died, or the group has gone on without it, and it has not come back. Its producer

@@ -6,7 +6,7 @@ The text and HTML forms are made of it. It has what the events show, not the sta
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from connectx.history.folds.configured import ConfiguredFold
 from connectx.history.folds.failovers import REJECTIONS
@@ -16,10 +16,10 @@ from connectx.history.folds.worker_states import Standing, WorkerState, WorkerSt
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import ConnectorState, TaskState
 from connectx.model.states import LOST, State
+from connectx.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSnapshot:
+class WorkerSnapshot(Value):
     """One worker; `connectors`, `tasks` and `zombies` are names of what it runs, sorted."""
 
     name: str
@@ -35,8 +35,7 @@ class WorkerSnapshot:
         return self.standing.state
 
 
-@dataclass(frozen=True, slots=True)
-class WorkSnapshot:
+class WorkSnapshot(Value):
     """A connector (`task` None) or a task: where it is and in which state.
 
     The states are Kafka Connect's, and LOST: it was on `worker`, which has died or left the group, and it is not
@@ -54,8 +53,7 @@ class WorkSnapshot:
     read_seq: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Value):
     """State at the end of a history; counts are over all events that it holds."""
 
     generation: int | None

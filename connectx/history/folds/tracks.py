@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from connectx.history.folds.rates import Counts, LagSample, Series, lags, throughput
+from connectx.values import Value
 from connectx.views import Form, Shown
 
 MOST = 7
@@ -16,8 +16,7 @@ _SENT = 300
 Points = tuple[tuple[int, float | None], ...]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Samples(Shown):
+class Samples(Shown, Value):
     """What was sampled of a cluster: records moved by task, and lag."""
 
     counts: Counts
@@ -28,16 +27,14 @@ class Samples(Shown):
         return Form("Samples", sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Value):
     """A number over time, None where it is not known; `connector` None: the sum of the connectors without a line."""
 
     connector: str | None
     points: Points
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(Value):
     """Lines of one kind. `holds`: a number lasts until the next one; otherwise it is the mean since the one before."""
 
     name: str

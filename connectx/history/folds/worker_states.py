@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from connectx.model.events import Event
@@ -22,6 +22,7 @@ from connectx.model.payloads import (
     WorkerStarted,
     WorkerStopped,
 )
+from connectx.values import Value
 
 
 class WorkerState(StrEnum):
@@ -52,8 +53,7 @@ class Place(StrEnum):
     OUT = "out of the group"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Value):
     """One worker.
 
     Attributes:

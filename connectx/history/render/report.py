@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from connectx.history.sentences.stories import stories
 from connectx.history.sequences import REBALANCE_COLUMNS, Rebalances
 from connectx.history.wording import duration
 from connectx.model.events import Event
+from connectx.values import Value
 
 _STYLE = """
 :root{color-scheme:light dark;--f:#1b1b1b;--d:#5f5f66;--b:#fff;--l:#dcdce2;--a:#f4f4f6;--good:#00694d;--bad:#b00018}
@@ -38,16 +38,14 @@ footer{color:var(--d);font-size:.85rem;margin-top:2rem}
 """.strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Value):
     """A table of a report. Cells that are numbers are set to the right, with thousands separated."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str | int | float | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Value):
     """A measured result and whether it is as expected; `sentence` is its text."""
 
     is_good: bool

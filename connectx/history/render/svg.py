@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from zlib import crc32
 
@@ -31,6 +30,7 @@ from connectx.history.render.shapes import (
 )
 from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Row, Timeline
 from connectx.history.wording import shorten
+from connectx.values import Value
 
 _HEADER = 24
 _RIGHT = 14
@@ -39,8 +39,7 @@ _LIGHT = ("#fff", "#1b1b1b", "#666", "#8b8b99", "#c4001a")
 _DARK = ("#1e1e1e", "#ececec", "#a5a5a5", "#9a9aae", "#ff7a85")
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(Value):
     timeline: Timeline
     left: float
     right: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from math import inf
 
@@ -22,6 +22,7 @@ from connectx.history.sentences.stories import Story
 from connectx.history.sentences.titles import mark_title, rebalance_title, rejection, run_title
 from connectx.history.wording import duration
 from connectx.model.events import Event, EventKind
+from connectx.values import Value
 from connectx.views import masked_text
 
 
@@ -38,8 +39,7 @@ TOGETHER_MS = 1_000
 """Marks of one task within this time are one mark: a fence and the abort that follows it, or several aborts."""
 
 
-@dataclass(frozen=True, slots=True)
-class BarPart:
+class BarPart(Value):
     """A span of one state within a bar; `end_ms` None: it still lasts.
 
     `what` and `why` are the sentence around the duration, so that a live view can let that grow.
@@ -58,8 +58,7 @@ class BarPart:
         return f"{self.what}, {'for' if self.end_ms is None else 'lasted'} {duration(lasted_ms)}{self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Value):
     """One run of a task, or of a connector (`task` None), in a lane of its worker's row.
 
     `place` is the connector's in the order of first appearance, which decides its colour.
@@ -98,8 +97,7 @@ class Bar:
         return THIN if self.task is None else BAR
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Value):
     """A moment; `lane` None: it belongs to the whole row, otherwise to the task lane."""
 
     kind: MarkKind
@@ -110,8 +108,7 @@ class Mark:
     task: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value):
     """One worker. `bars` lie in `task_lanes` lanes, `connector_bars` in `connector_lanes` thinner ones below."""
 
     worker: str
@@ -144,8 +141,7 @@ class Row:
         return self.height / 2 if mark.lane is None else ROW_PAD + mark.lane * LANE + LANE / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(Value):
     """A rebalance across all rows; without generation and `end_ms` while it is under way."""
 
     generation: int | None
@@ -155,8 +151,7 @@ class Band:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Value):
     """What lies between `start_ms` and `end_ms`, not clipped. `connectors` is the order of first appearance.
 
     `marks` are those of no worker: what happened to the broker. `tracks` are charts on the same time axis.
@@ -296,8 +291,7 @@ class TimelineFold:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(Value):
     start_ms: int
     end_ms: int
 

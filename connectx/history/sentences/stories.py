@@ -6,7 +6,7 @@ A sentence has only what the events show; a part whose event is missing is left 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 
 from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failovers, fault_of, task_name
@@ -26,11 +26,11 @@ from connectx.model.payloads import (
     TransactionAborted,
     WorkerFailed,
 )
+from connectx.values import Value
 from connectx.views import Shown, gist, masked_text
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Story(Shown):
+class Story(Shown, Value):
     """One sentence, without a full stop.
 
     `kind` is the fault (kill, stop, pause, stall, partition, delay, add_worker, broker_kill), or one of leader,

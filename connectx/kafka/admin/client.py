@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -22,6 +22,7 @@ from connectx.kafka.admin.partition_offsets import EARLIEST, LATEST, Offsets, Of
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 CALL_S: Final = 30.0
 # A broker may not know a topic yet that another one has just created; librdkafka drops a request when it learns the id
@@ -34,8 +35,7 @@ _CLOSED_CHECK_S: Final = 0.2
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(Value):
     """A topic to create; -1 is the broker's default."""
 
     name: str
@@ -44,8 +44,7 @@ class TopicSpec:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(Value):
     """A Kafka cluster as one login sees it.
 
     Attributes:

@@ -7,13 +7,13 @@ the answer is an increment, so a member's work is what it claimed, without what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from connectx.errors.plugins import MalformedDataError
 from connectx.model.group import WorkSet
 from connectx.protocol.group import decode_assignment, decode_metadata
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.kafka.admin.groups import GroupMember
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 STABLE = "Stable"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Value):
     """A worker as the group knows it.
 
     Attributes:
@@ -44,8 +43,7 @@ class Member:
     error: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(Value):
     """A stable group. `protocol` is its name on the wire: default, compatible or sessioned."""
 
     group_id: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import kafka.errors as kafka_errors
@@ -25,6 +24,7 @@ from kafka.protocol.metadata import CoordinatorType
 from connectx.kafka.kafka_errors import typed_reply
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 _ID_NOT_FOUND: Final = 69
 _UNKNOWN_MEMBER: Final = 25
@@ -32,8 +32,7 @@ _UNKNOWN_MEMBER: Final = 25
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Value):
     """What a member joined with and what the leader gave it, as bytes; empty while the group is not Stable."""
 
     member_id: str
@@ -41,8 +40,7 @@ class GroupMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Value):
     """A group as its coordinator sees it. `members` are member ids; an unknown group is Dead.
 
     `client_ids` are those of the members, in the same order. `protocol` is the name of the one in force, empty while

@@ -6,7 +6,6 @@ librdkafka's admin client lists no groups of type `connect` and no transactions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
@@ -15,14 +14,14 @@ from kafka.admin import KafkaAdminClient
 from connectx.errors.kafka import KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
 from connectx.kafka.net import quiet_kafka_python
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 T = TypeVar("T")
 
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransaction(Value):
     """A transaction that has not ended: when it began (Unix time), and when its coordinator aborts it."""
 
     transactional_id: str

@@ -7,7 +7,7 @@ open transaction, retention, compaction. It never joins a group and commits noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,14 +22,14 @@ from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.kafka.kafka_errors import typed
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 _CHUNK = 10_000
 _CALL_S = 30.0
 _QUIET_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSnapshot:
+class TopicSnapshot(Value):
     """What can be read of a topic.
 
     Attributes:

@@ -11,7 +11,6 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from connectx.kafka.settings.fetcher_options import fetcher_options
 from connectx.model.ids import TopicPartition
 from connectx.recording.clients import FETCHER
 from connectx.recording.recorder import Recorder
+from connectx.values import Value
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +41,7 @@ _CAUSES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRecords:
+class FetchedRecords(Value):
     """Records of one poll.
 
     `rows` has the columns topic (string), partition (int32), offset (int64), timestamp (int64, ms since 1970 or null),

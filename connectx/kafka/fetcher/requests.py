@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import kafka.errors as kafka_errors
@@ -22,12 +21,12 @@ from connectx.kafka.fetcher.chunks import Chunk
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
 from connectx.kafka.settings.fetcher_options import FetcherOptions
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Value):
     """An answer with what the core does not see of it: records, and the ends of partitions.
 
     `ends` has the high watermark of each partition.

@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
@@ -22,6 +22,7 @@ from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.states import State
 from connectx.model.status_records import Status, StatusRecord, TopicStatusRecord
 from connectx.protocol.status_topic import encode_status_record
+from connectx.values import Value
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +36,7 @@ _PASSING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(Value):
     """`number` grows with every write; `again` when Kafka did not take it before."""
 
     number: int

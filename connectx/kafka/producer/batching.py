@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors.kafka import RecordRefusedError
 from connectx.kafka.settings.producer_options import ProducerOptions
 from connectx.model.ids import TopicPartition
+from connectx.values import Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from connectx.protocol.record_batches import PreparedRecords, RecordSet
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
+class EncodedBatch(Value):
     """A batch and the rows that it was made of.
 
     Attributes:
@@ -31,8 +30,7 @@ class EncodedBatch:
     largest_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnfitRow:
+class UnfitRow(Value):
     """A row that cannot be sent; `size_bytes` is None if its partition does not exist."""
 
     row: int
@@ -131,8 +129,7 @@ class Batcher:
         return assigned
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsOf:
+class PartitionsOf(Value):
     """Partitions of a topic: how many there are, and those with a leader (all, if none has)."""
 
     count: int

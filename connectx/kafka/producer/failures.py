@@ -7,7 +7,6 @@ the transaction distinguishes the two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -22,6 +21,7 @@ from connectx.errors.kafka import (
     RecordTooLargeError,
     TransactionExpiredError,
 )
+from connectx.values import Value
 
 _NAMED_ROWS = 5
 _OWN_TEXTS = {
@@ -31,8 +31,7 @@ _OWN_TEXTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(Value):
     """What the producer was doing. `open_ms` is None if no transaction is open."""
 
     transactional_id: str | None

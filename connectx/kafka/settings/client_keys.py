@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
 from connectx.errors.kafka import ClientSettingError
 from connectx.key_stores import KeyStore, read_pkcs12
+from connectx.values import Value
 
 SECURITY_PREFIXES: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.ca.")
 """What keys that have to do with encryption and login begin with, in both spellings."""
@@ -60,8 +60,7 @@ _JAAS: Final = re.compile(r"\s*([\w.$]+)\s+\w+\s*(.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]+))')
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Value):
     """Settings of one origin: `prefix` is what their keys have in front where the user wrote them."""
 
     prefix: str

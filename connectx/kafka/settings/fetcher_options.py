@@ -7,16 +7,15 @@ Keys without a value have librdkafka's defaults, but for `check.crcs`, which is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.fetcher.messages import FetcherSettings
+from connectx.values import Value
 
 _LARGEST_ANSWER_BYTES: Final = 90_000_000  # below what the connections take, with room for headers
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherOptions:
+class FetcherOptions(Value):
     """Settings by their Kafka names.
 
     Attributes:

@@ -10,11 +10,11 @@ records come in slices: there is nothing to wait for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.producer.messages import FOREVER_MS, ProducerSettings
 from connectx.errors.kafka import ProducerError
+from connectx.values import Value
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OWN_KEYS: Final = frozenset({"max.block.ms", *(f"compression.{name}.level" for name in ("gzip", "lz4", "zstd"))})
@@ -23,8 +23,7 @@ OWN_KEYS: Final = frozenset({"max.block.ms", *(f"compression.{name}.level" for n
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerOptions:
+class ProducerOptions(Value):
     """Settings by their Kafka names.
 
     Attributes:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.core.invariants import Rule
@@ -37,6 +36,7 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.recording.file import Recording, recordings_of
 from connectx.runtime.process.wire import Line, Lines, News, Order, encode, metrics_of, transition_of
 from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
+from connectx.values import Value
 
 _ANSWER_S: Final = 10.0
 _FIRST_FD: Final = 10  # the shell that watches over the process uses lower numbers itself
@@ -44,8 +44,7 @@ _LOG_SHOWN_BYTES: Final = 2000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnvironment:
+class ProcessEnvironment(Value):
     """What a worker in a process is given.
 
     Attributes:

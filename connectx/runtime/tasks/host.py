@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,21 +28,20 @@ from connectx.runtime.tasks.connector_host import ConnectorHost
 from connectx.runtime.tasks.services import TaskEffect, TaskRunner, TaskServices
 from connectx.runtime.tasks.sink.runner import SinkRunner
 from connectx.runtime.tasks.source.runner import SourceRunner
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 
-@dataclass(frozen=True, slots=True)
-class _Instance:
+class _Instance(Value):
     """Key of a task runner."""
 
     task: TaskId
     instance: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(Value):
     """What stays known of a task that has failed, until it is prepared again: its metrics, and its recorded core."""
 
     metrics: Mapping[str, object]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from connectx.model.class_names import public_name
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -17,8 +17,7 @@ Named = tuple[str, str, str]
 """Alias, class and version of a transformation or predicate; versions are empty where a class has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlugins:
+class TaskPlugins(Value):
     """Plugins of one task: `texts` by Kafka Connect's attribute, and what its chain has."""
 
     texts: Mapping[str, str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from connectx.core.messages import (
@@ -31,6 +31,7 @@ from connectx.recording.ring import RecordedCore
 from connectx.runtime.plugin_search import unknown_here
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.kafka.settings.clients import ClientConfigs
@@ -60,8 +61,7 @@ class OffsetReader(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class TaskServices:
+class TaskServices(Value):
     """What a runner may use of its worker.
 
     Attributes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING
 
 from connectx.extras import require
 from connectx.history.wording import plural
+from connectx.values import Value
 from connectx.views import html_card, html_facts
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ class Severity(StrEnum):
 _SIGNS: Mapping[Severity, str] = {Severity.ERROR: "✕", Severity.WARNING: "▲", Severity.NOTE: "i"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Value):
     """One thing that an audit found.
 
     Attributes:
@@ -57,8 +57,7 @@ class Finding:
         return html_card("Finding of an audit", {}, _html(self))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Audit:
+class Audit(Value):
     """The findings of an audit, worst first; iterate, index by position.
 
     Attributes:

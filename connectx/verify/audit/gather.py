@@ -29,6 +29,7 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.model.worker_keys import WorkerKeys
 from connectx.plugins.keys import SINK_CONFIG, SOURCE_CONFIG
 from connectx.rest.client import RestClient
+from connectx.values import Value
 from connectx.verify.audit.inventory import (
     AuditedConnector,
     AuditedTask,
@@ -62,8 +63,7 @@ _DISPUTE_S: Final = 3.0
 _PAUSE_S: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AuditInput(Shown):
+class AuditInput(Shown, Value):
     """What an audit is given of a cluster.
 
     Attributes:

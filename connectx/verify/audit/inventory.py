@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from connectx.values import Value
 from connectx.views import Shown
 
 Config = Mapping[str, "str | None"]
 ConnectorClass: TypeAlias = type
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedTask:
+class AuditedTask(Value):
     """One task: its status, and since when that lasts (Unix time) where the history shows it."""
 
     number: int
@@ -23,8 +23,7 @@ class AuditedTask:
     since_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedConnector:
+class AuditedConnector(Value):
     """One connector.
 
     Attributes:
@@ -65,8 +64,7 @@ def _is_type(key: str) -> bool:
     return key.startswith("transforms.") and key.endswith(".type")
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedWorker(Shown):
+class AuditedWorker(Value, Shown):
     """One worker.
 
     Attributes:
@@ -92,8 +90,7 @@ class AuditedWorker(Shown):
     mismatch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedTopic:
+class AuditedTopic(Value):
     """One topic. `role` is config, offset or status for an internal one.
 
     `unstable` are partitions whose last stable offset stayed below the end while the transactions were listed.
@@ -107,8 +104,7 @@ class AuditedTopic:
     unstable: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedTransaction:
+class AuditedTransaction(Value):
     """A transaction that has not ended; `partitions` as "topic-0"."""
 
     transactional_id: str
@@ -117,8 +113,7 @@ class AuditedTransaction:
     partitions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInventory:
+class ClusterInventory(Value):
     """One cluster.
 
     Attributes:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
 from connectx.history.wording import listing
 from connectx.model.places import Place
 from connectx.model.states import State
+from connectx.values import Value
 from connectx.verify.audit.assignments import read_topics
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
@@ -24,8 +24,7 @@ K = TypeVar("K", str, Place)
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(Value):
     cluster: ClusterInventory
     connector: AuditedConnector
 

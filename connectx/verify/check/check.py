@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -25,6 +25,7 @@ from connectx.model.worker_config import own_kafka_config
 from connectx.plugins.registry import worker_config
 from connectx.spark.sessions import SparkProvider
 from connectx.spark.slices import TaskSpark
+from connectx.values import Value
 from connectx.verify.check.commits import COMMITS
 from connectx.verify.check.connectors import CheckInput, ConnectorPlaces
 from connectx.verify.check.judge import blocked, judge
@@ -129,8 +130,7 @@ def check(
         return Checking(events, places, provider, wanted).until(timeout, patience_s, on_read, show)
 
 
-@dataclass(frozen=True, slots=True)
-class Checking:
+class Checking(Value):
     """Reads and judges until nothing is on its way any more."""
 
     events: Callable[[], list[Event]]

@@ -17,12 +17,12 @@ from typing import Any
 from connectx.history.wording import plural
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import OffsetsCommitted, TransactionCommitted, Unknown
+from connectx.values import Value
 
 COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Value):
     """One source partition's part of a commit.
 
     `start` is None at the beginning. `known_start` is False if the event does not name a start.

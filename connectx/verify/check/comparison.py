@@ -7,17 +7,16 @@ partition on both sides, as Kafka guarantees it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from connectx.values import Value
 from connectx.verify.check.rows import MAX_ROWS, OnRead, Prints, Rows, take_prints
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Value):
     """What should be in one place, and what is there.
 
     Attributes:
@@ -61,8 +60,7 @@ class Comparison:
     count: Callable[[OnRead, int], Difference] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Value):
     """How many rows of each kind, and the fingerprints of the first of them.
 
     `expected` counts those that have to be there and those of the pending that are, `needed` only the former;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from connectx.plugins.connectors import Connector, SinkConnector
 from connectx.plugins.settings import sink_connector_settings
 from connectx.plugins.stored import Stored
 from connectx.spark.slices import TaskSpark
+from connectx.values import Value
 from connectx.verify.check.attribution import records_of
 from connectx.verify.check.commits import COMMITS, SourceHistory, commits, source_histories
 from connectx.verify.check.comparison import Comparison
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 Config = Mapping[str, "str | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckInput:
+class CheckInput(Value):
     """What a check uses of a cluster."""
 
     events: EventLog

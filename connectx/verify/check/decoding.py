@@ -6,11 +6,11 @@ Records that the sink leaves out (a converter cannot read them, a transformation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connectx.data.transforms.chain import ROW
 from connectx.runtime.tasks.sink.conversion import Conversion, keeps_values
+from connectx.values import Value
 from connectx.verify.check.sides import UNREADABLE, Values
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from connectx.plugins.stored import Stored
 
 
-@dataclass(frozen=True, slots=True)
-class SinkDecoder:
+class SinkDecoder(Value):
     """Decodes for one sink; a `connectx.verify.check.sides.Decode` that can be pickled, for executors.
 
     Args:

@@ -8,12 +8,13 @@ query the system that they judge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from connectx.history.folds.snapshot import WorkSnapshot, snapshot
 from connectx.history.wording import listing, plural
 from connectx.model.events import Event, EventKind
 from connectx.model.states import State
+from connectx.values import Value
 from connectx.verify.check.attribution import Attribution, fenced
 from connectx.verify.check.commits import COMMITS, SourceHistory, source_histories
 from connectx.verify.check.comparison import Comparison, Difference, compare
@@ -229,8 +230,7 @@ class _Judging:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Value):
     """Why records of a connector do not arrive, as part of a sentence; `wholly`: none of its tasks runs."""
 
     why: str

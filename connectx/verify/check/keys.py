@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ from connectx.spark.cores import executor_cores
 from connectx.spark.sessions import is_connect
 from connectx.spark.shipping import modules_of, ship
 from connectx.spark.slices import TaskSpark, failure_reason
+from connectx.values import Value
 from connectx.verify.check.comparison import Difference
 from connectx.verify.check.identity import of_fields, shown
 from connectx.verify.check.rows import OnRead, Row, Rows, fingerprint
@@ -80,8 +81,7 @@ _EXAMPLES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyComparison:
+class KeyComparison(Value):
     """Keys of topics and of a target.
 
     Args:
@@ -241,8 +241,7 @@ class KeyComparison:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadKeys:
+class _ReadKeys(Value):
     """Reads parts of topics on executors; can be pickled."""
 
     parts: Sequence[tuple[TopicPartition, tuple[int, int]]]

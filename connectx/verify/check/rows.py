@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+
+from connectx.values import Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +26,7 @@ while that is unknown). It may raise to end the reading."""
 _REPORT_ROWS = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value):
     """One row.
 
     Attributes:
@@ -47,8 +47,7 @@ class Row:
     pending: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Value):
     """A place that can be read again and again, with the same rows in the same order within each partition.
 
     Attributes:
@@ -60,8 +59,7 @@ class Rows:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Prints:
+class Prints(Value):
     """What is kept of rows: arrays of the same length, and whether rows were left out because of the limit."""
 
     prints: np.ndarray[Any, Any]

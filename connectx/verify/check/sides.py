@@ -13,6 +13,7 @@ from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.payloads import OffsetsCommitted, RecordsSkipped
 from connectx.plugins.stored import Stored
+from connectx.values import Value
 from connectx.verify.check.identity import of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 
@@ -33,8 +34,7 @@ Record = Mapping[str, Any]
 """A row of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Value):
     """A topic to be read, and how its records are understood."""
 
     snapshot: TopicSnapshot
@@ -75,8 +75,7 @@ def joined_rows(places: Sequence[Rows]) -> Rows:
     return Rows(listing([rows.place for rows in places]), read, sum(rows.size for rows in places))
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(Value):
     """Keys that several records of a topic are about, by fingerprint, and the other fields that can be compared."""
 
     ordered: frozenset[int]
@@ -112,8 +111,7 @@ class _Versions:
             yield replace(row, pending=not is_needed)
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(Value):
     """Topics and the target that they go to.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from connectx.plugins.settings import source_connector_settings
 from connectx.plugins.slices import Slice
 from connectx.plugins.stored import Held
 from connectx.plugins.tasks import SourceTask
+from connectx.values import Value
 from connectx.verify.check.commits import SourceHistory
 from connectx.verify.check.identity import of_record, shown
 from connectx.verify.check.replay import HeldRecord, Replay
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 Config = Mapping[str, "str | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReader:
+class SourceReader(Value):
     """Reads one source connector again.
 
     Attributes:
@@ -182,8 +182,7 @@ class SourceReader:
         return self.plugins.converter(side, self.config, self.worker)
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(Value):
     """A SourceTaskContext without a past, and without a reason to wait."""
 
     task: TaskId

@@ -7,7 +7,6 @@ Jepsen's and Maelstrom's checkers: a run is never valid when the check could not
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from connectx.errors.checks import NotValidError
 from connectx.extras import require
 from connectx.history.render.frame import clock_time
 from connectx.history.wording import listing, plural
+from connectx.values import Value
 from connectx.views import Shown, html_card, html_table, text_table
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class Anomaly(StrEnum):
     FENCED = "fenced"  # a writer that had been replaced was shut out
 
 
-@dataclass(frozen=True, slots=True)
-class Moment(Shown):
+class Moment(Value, Shown):
     """A moment of the history: the event, and a sentence about it."""
 
     seq: int
@@ -42,8 +41,7 @@ class Moment(Shown):
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Example(Shown):
+class Example(Value, Shown):
     """One record or row, as short text; where it is, as far as it has a place, and its moment if the history has it."""
 
     text: str
@@ -53,8 +51,7 @@ class Example(Shown):
     moment: Moment | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding(Shown):
+class Finding(Value, Shown):
     """One anomaly in one place.
 
     Attributes:
@@ -76,8 +73,7 @@ class Finding(Shown):
     moments: tuple[Moment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Checked(Shown):
+class Checked(Value, Shown):
     """A place that was read: how many records or rows it holds, and how many it should (None: not known).
 
     `pending` counts those that were not there and may come later. With `by_key` only keys were compared.
@@ -91,8 +87,7 @@ class Checked(Shown):
     by_key: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Value):
     """The outcome of a check. True as a condition only when it is valid.
 
     Attributes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from connectx.values import Value
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.keys import KeyComparison
 from connectx.verify.check.rows import MAX_ROWS
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 Depth = Literal["rows", "keys"]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Value):
     """The arguments of `connectx.check` that say what to compare, and how."""
 
     topics: tuple[str, ...] = ()

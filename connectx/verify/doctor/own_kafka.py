@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kafka.errors import KafkaError
@@ -23,6 +23,7 @@ from connectx.kafka.net import KafkaNet
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.plugins.registry import worker_config
+from connectx.values import Value
 from connectx.verify.doctor.report import Finding, Status
 
 CONNECT_S: Final = 2.0
@@ -31,8 +32,7 @@ _OLDEST: Final = (2, 5)
 _WRITES: Final = ("READ", "WRITE", "DESCRIBE")
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaProbe:
+class KafkaProbe(Value):
     """What was found out. Addresses are `host:port`; a problem is a sentence.
 
     Attributes:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from connectx.extras import require
+from connectx.values import Value
 from connectx.views import Row, Shown, html_card, html_table, masked_text
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ class Status(StrEnum):
 _SIGNS = {Status.OK: "●", Status.LIMITED: "◐", Status.OFF: "○", Status.BROKEN: "✕", Status.UNKNOWN: "?"}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Finding(Shown):
+class Finding(Shown, Value):
     """One check: what was found, what follows if it is not simply fine, and what to type."""
 
     name: str

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from connectx.errors.spark import SparkMasterError, SparkNotSharedError, SparkSettingError
 from connectx.spark.sessions import active_session, is_connect, url_of
 from connectx.spark.settings import SparkSettings
+from connectx.values import Value
 from connectx.verify.doctor.machine import version_of
 from connectx.verify.doctor.report import Finding, Status
 
@@ -27,8 +27,7 @@ _SUPPORTED = ("4.0", "4.1")
 Kind = Literal["classic", "connect", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class SparkProbe:
+class SparkProbe(Value):
     """What was found out about a session. A problem is None when there is none; the first line of it otherwise.
 
     Attributes:

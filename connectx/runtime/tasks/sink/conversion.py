@@ -6,7 +6,6 @@ Imports neither clients of Kafka nor Spark. It decides nothing about bad records
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from connectx.data.converters import decode
 from connectx.data.headers import HEADERS
 from connectx.data.transforms.chain import in_order
 from connectx.model.class_names import public_name
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -35,8 +35,7 @@ class BadRecord(NamedTuple):
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(Value):
     """What makes rows of fetched records."""
 
     key_converter: Converter

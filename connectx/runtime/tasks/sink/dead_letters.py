@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from connectx.plugins.settings import SinkSettings
 from connectx.recording.recorder import Recorder
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.values import Value
 
 _CALL_S = 5.0
 _CLOSE_S = 5.0
@@ -35,8 +35,7 @@ _PREFIX: Final = "__connect.errors."
 _PLACE: Final = ["topic", "partition", "offset"]
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(Value):
     """One record by its row in a fetched table, and why it is dead; stages are Kafka Connect's."""
 
     row: int

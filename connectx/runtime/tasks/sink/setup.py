@@ -6,7 +6,6 @@ It decides from configurations alone; nothing here talks to Kafka or Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
@@ -20,6 +19,7 @@ from connectx.plugins.settings import SinkSettings, lane_settings, sink_connecto
 from connectx.plugins.tasks import SinkTask
 from connectx.runtime.tasks.services import TaskServices
 from connectx.runtime.tasks.sink.conversion import Conversion
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -33,8 +33,7 @@ _DELAY_KEY = "errors.retry.delay.max.ms"
 """Without it a put waits at most 5 s between two tries, not a minute as other operations in Kafka Connect."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkSetup:
+class SinkSetup(Value):
     """Everything that one sink task instance needs.
 
     Attributes:

@@ -29,6 +29,7 @@ from connectx.plugins.registry import task_class
 from connectx.plugins.slices import SinkBatch
 from connectx.plugins.tasks import SinkTask
 from connectx.runtime.tasks.sink.conversion import BadRecord, Conversion
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +41,7 @@ RESULT_SCHEMA: Final = "part int, result binary"
 _BATCH_RECORDS: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class StagedRecordError:
+class StagedRecordError(Value):
     """A record that was left out: `stage` is Kafka Connect's, `class_name` was at work."""
 
     partition: TopicPartition
@@ -76,8 +76,7 @@ class PartResult:
     tail_until: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StagingOrder:
+class StagingOrder(Value):
     """Data that executors need; can be pickled.
 
     Attributes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from connectx.kafka.settings.producer_options import producer_options
 from connectx.model.ids import TopicPartition
 from connectx.plugins.slices import BulkSlice, PartRead
 from connectx.protocol.record_batches import Compression, RecordSet
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,8 +82,7 @@ _BATCHES_AT_A_TIME: Final = 64  # that the worker makes Python objects of
 _KINDS: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Value):
     """Data that executors need; Spark sends it to them.
 
     Attributes:
@@ -108,8 +108,7 @@ class Recipe:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Value):
     """What a job has done.
 
     Attributes:

@@ -6,7 +6,6 @@ It decides from configurations alone; nothing here talks to Kafka or Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
@@ -20,6 +19,7 @@ from connectx.plugins.settings import SourceSettings, lane_settings, source_conn
 from connectx.plugins.tasks import SourceTask
 from connectx.runtime.tasks.services import OffsetReader, TaskServices
 from connectx.spark.shipping import modules_of
+from connectx.values import Value
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSetup:
+class SourceSetup(Value):
     """Everything that one source task instance needs.
 
     Attributes:
