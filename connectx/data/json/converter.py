@@ -1,7 +1,8 @@
 """JSON with and without schemas. Mirrors Kafka Connect's JsonConverter.
 
 Without schemas a record is read as the type that the sink wants, or, where it wants none, as text: a JSON string is its
-content, everything else its JSON. With schemas each record carries its type. Stricter than Java: anything after the
+content, everything else its JSON. A decimal in text is then its digits. With schemas each record carries its type, and
+such text is base64. Stricter than Java: anything after the
 document, numbers that do not fit, and values of another type than the schema's are errors and never cut. Only digits
 beyond a decimal's scale are rounded.
 """
@@ -127,7 +128,7 @@ class JsonConverter(Converter):
         if self.has_schemas:
             return self._from_envelopes(records, target)
         if target is not None:
-            return JsonReader(base64_decimals=self._base64_decimals, use_defaults=False).read(records, target)
+            return JsonReader(base64_decimals=False, use_defaults=False).read(records, target)
         return read_documents(records) if self.infers_fields else read_text(records)
 
     def _from_envelopes(self, records: pa.Array, target: pa.DataType | None) -> Decoded:
@@ -158,7 +159,8 @@ class JsonConverter(Converter):
         if kind is None:
             return read_text(payloads, recover)
         use_defaults = bool(self.settings["replace.null.with.default"])
-        read = JsonReader(base64_decimals=True, use_defaults=use_defaults).read(payloads, kind, recover)
+        base64_decimals = schema.kind is not None
+        read = JsonReader(base64_decimals=base64_decimals, use_defaults=use_defaults).read(payloads, kind, recover)
         if not schema.required:
             return read
         missing = pc.and_(read.value.is_null(), read.error.is_null())

@@ -205,7 +205,7 @@ class JsonReader:
         elif types.is_decimal(kind):
             values = _decimals(parsed, kind)
         elif types.is_date(kind) or types.is_timestamp(kind):
-            values = _times(parsed, kind)
+            values = _times(parsed, kind, respelled=respelled)
         else:
             return parsed, np.zeros(len(parsed), bool)
         return values, _true(pc.and_(values.is_null(), parsed.is_valid()))
@@ -550,11 +550,15 @@ def _decimals(parsed: pa.Array, kind: pa.DataType) -> pa.Array:
     return fitting(rounded.cast(pa.decimal256(76, kind.scale)), kind)
 
 
-def _times(parsed: pa.Array, kind: pa.DataType) -> pa.Array:
+def _times(parsed: pa.Array, kind: pa.DataType, *, respelled: bool) -> pa.Array:
+    """Of numbers, or of text in ISO form. Text of digits is a number only where a number was respelled."""
     if pa.types.is_string(parsed.type):
+        times = _times_of_text(parsed, kind)
+        if not respelled:
+            return times
         digits = _true(pc.match_substring_regex(parsed, _DIGITS))
         numbers = pc.if_else(pa.array(digits), parsed, pa.scalar(None, pa.string())).cast(pa.int64())
-        return pc.coalesce(_times(numbers, kind), _times_of_text(parsed, kind))
+        return pc.coalesce(_times(numbers, kind, respelled=True), times)
     if pa.types.is_date(kind):
         return _within(parsed, LARGEST_DAY).cast(pa.int32()).cast(kind)
     return _within(parsed, LARGEST_MS).cast(pa.timestamp("ms", kind.tz)).cast(kind)

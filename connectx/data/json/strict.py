@@ -41,6 +41,9 @@ _NOT_FINITE: Final = {
 }
 _CALENDAR: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d(:?\d\d)?)?)?")
 _EXACT: Final = Context(prec=400)
+_BASE64_NEEDS_SCHEMA: Final = (
+    "and base64 is read only where a schema says Decimal: write decimals with decimal.format=NUMERIC"
+)
 
 
 class RefusedDocumentError(ValueError):
@@ -251,6 +254,8 @@ def _decimal(kind: pa.DataType, base64_decimals: bool, text: str, path: str) -> 
             number = Decimal((content(text) if text[0] == '"' else text).replace("_", "?"))
         number = number.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _EXACT)
     except InvalidOperation:
+        if text[0] == '"' and not base64_decimals and _bytes_of(content(text)):
+            raise RefusedDocumentError(f"{path} should be {kind}, {_BASE64_NEEDS_SCHEMA}") from None
         raise _unfit(path, kind) from None
     if not number.is_finite() or len(number.as_tuple().digits) > kind.precision:
         raise _unfit(path, kind)
@@ -273,10 +278,14 @@ def _fraction(kind: pa.DataType, end: float, text: str, path: str) -> str:
 
 
 def _time(kind: pa.DataType, text: str, path: str) -> str:
-    """Days or milliseconds as they are, or a date or time in ISO form."""
+    """Days or milliseconds as they are, if they are a number, or a date or time in ISO form."""
     if text == "null":
         return text
-    return json.dumps(_moment(content(text) if text[0] == '"' else text, kind, path))
+    if text[0] != '"':
+        return json.dumps(_moment(text, kind, path))
+    if _SHORT_INTEGER.fullmatch(content(text)):
+        raise _unfit(path, kind)
+    return json.dumps(_moment(content(text), kind, path))
 
 
 def _moment(text: str, kind: pa.DataType, path: str) -> str:
@@ -289,7 +298,7 @@ def _moment(text: str, kind: pa.DataType, path: str) -> str:
         if not _CALENDAR.fullmatch(text):
             raise _unfit(path, kind)
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None and not is_date and kind.tz is not None:
+        if moment.tzinfo is not None and not is_date:
             moment = moment.astimezone(UTC)
     except OverflowError:
         raise _unfit(path, kind) from None

@@ -16,8 +16,11 @@ import pytest
 from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json.envelopes import NO_ENVELOPE
+from connectx.data.json.reader import JsonReader
 from connectx.errors.plugins import ConversionError
 from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS, envelope
+
+NUMERIC = JsonConverter({"schemas.enable": "false", "decimal.format": "NUMERIC"})
 
 
 def read(
@@ -67,7 +70,8 @@ def without_nulls(values: list[Any]) -> list[Any]:
         (b'{"id":1,"on":1}', {"id": 1, "on": date(1970, 1, 2)}),
         (b'{"id":1,"on":"2024-01-02"}', {"id": 1, "on": date(2024, 1, 2)}),
         (b'{"id":1,"price":1.5}', {"id": 1, "price": Decimal("1.50")}),
-        (b'{"id":1,"price":"AJY="}', {"id": 1, "price": Decimal("1.50")}),
+        (b'{"id":1,"price":"1250"}', {"id": 1, "price": Decimal("1250.00")}),
+        (b'{"id":1,"price":"-12.5"}', {"id": 1, "price": Decimal("-12.50")}),
         (b'{"id":1,"price":null,"text":null}', {"id": 1}),
         (b'{"id":1,"flag":true,"raw":"/wA="}', {"id": 1, "flag": True, "raw": b"\xff\x00"}),
         (b'{"id":1,"list":[{"x":1}],"map":{"k":2}}', {"id": 1, "list": [{"x": 1}], "map": [("k", 2)]}),
@@ -105,6 +109,10 @@ BAD = {
     b'{"id":1,"on":99999999}': "on does not fit date32[day]",
     b'{"id":1,"price":123456789.5}': "price does not fit decimal128(10, 2)",
     b'{"id":1,"price":"!"}': "price does not fit decimal128(10, 2)",
+    b'{"id":1,"price":"AJY="}': "price should be decimal128(10, 2), and base64 is read only where a schema says Decimal: "
+    "write decimals with decimal.format=NUMERIC",
+    b'{"id":1,"on":"2024"}': "on does not fit date32[day]",
+    b'{"id":1,"at":"1500"}': "at does not fit timestamp[us, tz=UTC]",
     b'{"id":1,"price":true}': "price does not fit decimal128(10, 2)",
     b'{"id":1,"flag":"true"}': "flag should be a boolean, found text",
     b'{"id":1,"raw":"!"}': "raw should be base64 text",
@@ -183,18 +191,20 @@ def test_decimals_of_connect_are_read_exactly(precision: int, scale: int) -> Non
         random.randrange(1 - 10**precision, 10**precision) // 10 ** random.randrange(precision) for _ in range(200)
     ]
     sized = [number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True) for number in numbers]
-    records: list[bytes | None] = [json.dumps(base64.b64encode(raw).decode()).encode() for raw in sized]
-    too_large = base64.b64encode((10**precision).to_bytes(17, "big")).decode()
-    values, errors = read([*records, json.dumps(too_large).encode()], PLAIN, pa.decimal128(precision, scale))
+    too_large = (10**precision).to_bytes(17, "big")
+    records = [json.dumps(base64.b64encode(raw).decode()).encode() for raw in (*sized, too_large)]
+    reader = JsonReader(base64_decimals=True, use_defaults=False)
+    found = reader.read(pa.array(records, pa.binary()), pa.decimal128(precision, scale))
+    values, errors = found.value.to_pylist(), found.error.to_pylist()
     assert values.pop() is None
     assert errors.pop() is not None
     assert errors == [None] * len(numbers)
     assert values == [Decimal(f"{number}E-{scale}") for number in numbers]
 
 
-def test_numeric_decimals_may_be_text() -> None:
-    numeric = JsonConverter({"schemas.enable": "false", "decimal.format": "NUMERIC"})
-    values, errors = read([b'"12.5"', b"12.5", b'"AJY="'], numeric, pa.decimal128(10, 2))
+@pytest.mark.parametrize("converter", [PLAIN, NUMERIC])
+def test_decimals_without_a_schema_may_be_text_of_digits(converter: JsonConverter) -> None:
+    values, errors = read([b'"12.5"', b"12.5", b'"AJY="'], converter, pa.decimal128(10, 2))
     assert values == [Decimal("12.50"), Decimal("12.50"), None]
     assert [error is None for error in errors] == [True, True, False]
 
@@ -314,7 +324,7 @@ def test_what_is_written_is_read_back() -> None:
     decoded = decode(records, KEY, WITH_SCHEMAS)
     assert decoded["error"].null_count == 2
     assert decoded["value"].to_pylist() == rows.to_pylist()
-    plain = encode(rows, KEY, PLAIN).append_column("topic", pa.array(["t"] * 2))
+    plain = encode(rows, KEY, NUMERIC).append_column("topic", pa.array(["t"] * 2))
     kind = pa.struct(list(rows.schema))
     assert decode(plain, KEY, PLAIN, {"t": kind})["value"].to_pylist() == rows.to_pylist()
 
