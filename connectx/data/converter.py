@@ -40,7 +40,8 @@ class Converter:
         settings: the converter's keys without prefix, such as `schemas.enable`.
         is_key: True when it converts keys.
 
-    `infers_fields` asks for structs where records have fields and neither a schema nor a wanted type.
+    `infers_fields` asks for structs where records have fields and neither a schema nor a wanted type. `only_field` names
+    the field of a struct that stands for a value without fields, if it has no schema either.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -55,6 +56,7 @@ class Converter:
         self.settings: dict[str, Any] = self.config.parse(settings or {})
         self.is_key = is_key
         self.infers_fields = False
+        self.only_field: str | None = None
 
     @property
     def has_schemas(self) -> bool:

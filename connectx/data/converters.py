@@ -80,12 +80,14 @@ def decode(
     key_converter: Converter,
     value_converter: Converter,
     types: Mapping[str, pa.DataType] | None = None,
+    key_type: pa.DataType | None = None,
 ) -> pa.Table:
     """Values of Kafka records.
 
     Args:
         records: columns `key` and `value` (binary); all others, such as `topic`, `partition`, `offset`, are kept.
         types: topic to the type that the sink wants of values without schemas; for other topics as in the record.
+        key_type: the same for keys, of all topics.
 
     Returns:
         The given columns with `key` and `value` converted (`timestamp` in ms since 1970, int64), and `error` (string):
@@ -95,7 +97,7 @@ def decode(
         ConversionError: values of one batch have schemas that no one type can hold.
     """
     table = in_arrow(records)
-    keys = key_converter.from_bytes_arrow(_column(table, "key"))
+    keys = key_converter.from_bytes_arrow(_column(table, "key"), key_type)
     values = _read_groups(_column(table, "value"), value_converter, _groups_by_type(table, types or {}))
     error = pc.coalesce(_labelled("key", keys.error), _labelled("value", values.error))
     good = error.is_null()

@@ -121,6 +121,14 @@ class SinkConnector(Connector):
         return [self.settings] * max_tasks
 
     @classmethod
+    def key_fields(cls, config: Mapping[str, str | None]) -> Sequence[str] | None:
+        """Names of the fields of records' keys that the target stores; empty: all. Default None: it stores no key.
+
+        Keys without schemas are then read as structs. A key that is no object is the only field, if one is named.
+        """
+        return None
+
+    @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """Return the rows of a topic's target. Default None: unknown."""
         return None

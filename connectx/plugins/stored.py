@@ -63,6 +63,7 @@ class Stored(Shown, Value):
         ordered: the target keeps the order in which rows were written.
         key: fields that identify a row, if the target keeps one row for each; empty: every record is a row.
         key_in_record_key: these fields are the record's key.
+        key_type: Arrow type that keys should have, as the sink's tasks ask for it.
         value_type: Arrow type that values should have, as the sink's tasks ask for it.
         change: turns key and value of a record into the row that it is about (None: it is about no row), and whether
             it deletes that row. None: each value is a row, and no record deletes one.
@@ -74,6 +75,7 @@ class Stored(Shown, Value):
     ordered: bool = False
     key: tuple[str, ...] = ()
     key_in_record_key: bool = False
+    key_type: pa.DataType | None = None
     value_type: pa.DataType | None = None
     change: Callable[[Any, Any], tuple[Mapping[str, Any] | None, bool]] | None = None
 

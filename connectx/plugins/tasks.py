@@ -156,6 +156,10 @@ class SinkTask(Shown):
         """Arrow type that values of a topic should have, for converters without schemas. None: as in the record."""
         return None
 
+    def key_type(self, topic: str) -> pa.DataType | None:
+        """As `value_type`, of keys: a struct of the fields that `SinkConnector.key_fields` names."""
+        return None
+
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Called when partitions were assigned. An exactly-once task returns the offsets in its target for them."""
         return {}

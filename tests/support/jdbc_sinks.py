@@ -24,6 +24,7 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.contexts import SinkTaskContext
 from connectx.plugins.errors import CommitRefusedError, NotStageableError
 from connectx.plugins.slices import SinkBatch
+from tests.support.json_records import json_batch
 from tests.support.profiles import dotted
 
 FLIGHT = pa.struct([("id", pa.int64()), ("name", pa.string())])
@@ -113,6 +114,12 @@ class Place:
             }
         )
         return SinkBatch(rows, {self.partition: (start, start + count if end is None else end)})
+
+    def put_json(self, task: JdbcSink.Task, start: int, *records: tuple[bytes | None, bytes | None]) -> list[str]:
+        """Put records of JSON without schemas; why some of them cannot be read."""
+        batch, problems = json_batch(self._connector, task, task.settings, start, records, self.partition)
+        task.put(batch)
+        return problems
 
     def close(self) -> None:
         for task in self.tasks:
@@ -461,6 +468,38 @@ class Contract:
         task = place.task(auto_create="true", insert_mode="upsert", pk_mode="record_key")
         task.put(place.batch(0, [{"name": "a"}, {"name": "b"}], NAME, keyed(7, 7)))
         assert place.sql(f"SELECT id, name FROM {place.table}") == [(7, "b")]
+
+    @pytest.mark.parametrize("creates", [False, True])
+    def test_a_key_without_schema_is_its_field_or_stands_for_it(self, place: Place, creates: bool) -> None:
+        if not creates:
+            place.create()
+        settings = {"auto.create": str(creates).lower(), "insert.mode": "upsert", "delete.enabled": "true"}
+        task = place.task(settings, pk_mode="record_key", pk_fields="id")
+        rows = [(b'{"id":7}', b'{"name":"a"}'), (b"8", b'{"name":"b"}'), (b' {"id":8,"x":1}', b'{"name":"c"}')]
+        assert place.put_json(task, 0, *rows, (b"9", b'{"name":"d"}')) == []
+        selected = f"SELECT id, name FROM {place.table} ORDER BY 1"
+        assert place.sql(selected) == [(7, "a"), (8, "c"), (9, "d")]
+        assert place.put_json(task, 4, (b'{"id":7}', None), (b"8", None)) == []
+        assert place.sql(selected) == [(9, "d")]
+
+    def test_keys_without_schemas_have_the_types_of_their_columns(self, place: Place) -> None:
+        place.create("a numeric(20, 0), b date, c varchar(20), PRIMARY KEY (a, b, c)")
+        task = place.task(insert_mode="upsert", pk_mode="record_key", pk_fields="a,b,c", delete_enabled="true")
+        key = b'{"a":12345678901234567891,"b":"2024-05-06","c":"7"}'
+        assert place.put_json(task, 0, (key, b"{}"), (key, b"{}")) == []
+        ((a, b, c),) = place.rows()
+        assert (str(b), c) == ("2024-05-06", "7")
+        assert place.url.startswith("jdbc:sqlite") or str(a) == "12345678901234567891", "SQLite has no such numbers"
+        for refused in (b"5", b'{"a":1}', b'{"a":1,"b":null,"c":"x"}', b'{"a":1,"b":"x","c":"x"}'):
+            assert len(place.put_json(task, place.offset() or 0, (refused, b"{}"))) == 1
+
+    def test_text_in_place_of_a_number_or_date_is_never_decoded(self, place: Place) -> None:
+        place.create("id bigint PRIMARY KEY, a numeric(12, 2), d date")
+        task = place.task()
+        values = [b'{"id":1,"a":"1250"}', b'{"id":2,"a":1250}', b'{"id":3,"d":"2024-05-06"}']
+        assert place.put_json(task, 0, *((None, value) for value in values)) == []
+        found = place.sql(f"SELECT id, CAST(a AS char(7)) FROM {place.table} WHERE id < 3 ORDER BY 1")
+        assert [float(str(text)) for _, text in found] == [1250.0, 1250.0]
 
     def test_names_from_records_cannot_leave_their_quotes(self, place: Place) -> None:
         evil = f"x{place.quote}, y int); DROP TABLE connectx_offsets; -- {{values}} %s"

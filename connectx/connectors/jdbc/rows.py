@@ -93,6 +93,17 @@ class TableRows:
             return table.value_type(settings.key_columns or KAFKA_KEY)
         return table.value_type((settings.key_columns or table.key) if settings.pk_mode == "record_key" else ())
 
+    def key_type(self, topic: str) -> pa.DataType | None:
+        """The same for the columns of the key that are in the record's key.
+
+        Raises:
+            TableMissingError: there is no table, and auto.create is off.
+        """
+        if self._settings.pk_mode != "record_key" or self._settings.auto_evolve:
+            return None
+        table = self._table(topic)
+        return None if table is None else table.key_type(self._settings.key_columns)
+
     def prepare(self, rows: pa.Table) -> None:
         """Make and change tables for rows of any topics; commits each change, since not all databases undo one.
 

@@ -89,6 +89,12 @@ class JdbcSink(SinkConnector):
         )
         return replace(found, change=partial(rows.change, found.key)) if found.key else found
 
+    @override
+    @classmethod
+    def key_fields(cls, config: Mapping[str, str | None]) -> Sequence[str] | None:
+        rows = row_settings(cls.config.parse(config))
+        return rows.key_columns if rows.pk_mode == "record_key" else None
+
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
         """That of the dialect; staged rows keep no order of inserts and deletes."""
@@ -127,6 +133,11 @@ class JdbcSink(SinkConnector):
             self._max_retries, self._failures = values["max.retries"], 0
             self._backoff_ms = values["retry.backoff.ms"]
             self._cancelled = False
+
+        def key_type(self, topic: str) -> pa.DataType | None:
+            """The table's columns of the key."""
+            with self._target.transaction():
+                return self._rows.key_type(topic)
 
         def value_type(self, topic: str) -> pa.DataType | None:
             """The table's columns."""
@@ -351,6 +362,7 @@ def stored_table(
         read,
         key=key if has_key else (),
         key_in_record_key=has_key and key_in_record_key,
+        key_type=table.key_type(key) if table is not None and key_in_record_key else None,
         value_type=None if table is None else table.value_type(in_record_key),
     )
 

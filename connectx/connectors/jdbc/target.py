@@ -98,6 +98,12 @@ class TargetTable:
         fields = [(name, column.arrow or pa.string()) for name, column in self.columns.items() if name not in without]
         return pa.struct(fields)
 
+    def key_type(self, key: Sequence[str]) -> pa.DataType | None:
+        """What a record's key should have, as an Arrow struct; None where the table lacks one of these columns."""
+        if not key or not set(key) <= set(self.columns):
+            return None
+        return pa.struct([pa.field(name, self.columns[name].arrow or pa.string(), nullable=False) for name in key])
+
     def missing(self, rows: pa.Table) -> list[str]:
         """Columns of `rows` that the table does not have."""
         return [name for name in rows.column_names if name not in self.columns]

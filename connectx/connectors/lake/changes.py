@@ -47,6 +47,12 @@ class UpsertSettings:
         row = pa.struct([field for field in columns if not (self.from_record_key and field.name in self.key)])
         return pa.struct([("op", pa.string()), ("before", row), ("after", row)]) if self.debezium else row
 
+    def key_type(self, columns: pa.Schema) -> pa.DataType | None:
+        """What keys of records should have for a table with these columns; None: they are not stored, or unknown."""
+        if not self.from_record_key or not set(self.key) <= set(columns.names):
+            return None
+        return pa.struct([columns.field(name).with_nullable(True) for name in self.key])
+
     def change(self, key: Any, value: Any) -> tuple[Mapping[str, Any] | None, bool]:
         """The row that one record is about, None if it is about no row, and whether the record deletes it."""
         deletes = value is None

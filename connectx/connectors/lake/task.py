@@ -226,9 +226,16 @@ class LakeSink(SinkConnector):
             table.read,
             key=upserts.key,
             key_in_record_key=upserts.from_record_key,
+            key_type=None if schema is None else upserts.key_type(schema),
             value_type=None if schema is None else upserts.value_type(schema),
             change=upserts.change,
         )
+
+    @override
+    @classmethod
+    def key_fields(cls, config: Mapping[str, str | None]) -> Sequence[str] | None:
+        upserts = LakeSettings.of(cls.config.parse(config)).upserts
+        return upserts.key if upserts is not None and upserts.from_record_key else None
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
@@ -285,6 +292,12 @@ class LakeTask(SinkTask):
         self._jobs: dict[str, str] = {}
         self._failure: ConnectxError | None = None
         self._cancelled = False
+
+    def key_type(self, topic: str) -> pa.DataType | None:
+        """The table's columns of the key if they may not change."""
+        schema = None if self._lake.evolve else self._table_of(topic).schema
+        upserts = self._lake.upserts
+        return None if schema is None or upserts is None else upserts.key_type(schema)
 
     def value_type(self, topic: str) -> pa.DataType | None:
         """The table's columns if they may not change; otherwise values have the fields that they hold."""

@@ -22,7 +22,7 @@ from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
-from connectx.data.json.envelopes import split_envelopes, split_one
+from connectx.data.json.envelopes import in_objects, split_envelopes, split_one
 from connectx.data.json.inference import read_documents
 from connectx.data.json.reader import JsonReader, read_text
 from connectx.data.json.strict import RefusedDocumentError
@@ -127,6 +127,8 @@ class JsonConverter(Converter):
             return Decoded.of(pa.nulls(len(records)))
         if self.has_schemas:
             return self._from_envelopes(records, target)
+        if self.only_field is not None:
+            records = in_objects(records, self.only_field)
         if target is not None:
             return JsonReader(base64_decimals=False, use_defaults=False).read(records, target)
         return read_documents(records) if self.infers_fields else read_text(records)

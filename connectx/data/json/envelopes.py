@@ -1,4 +1,4 @@
-"""Connect's envelope of a schema and a payload, taken apart without reading the payload."""
+"""Envelopes: Connect's of a schema and a payload, taken apart without reading the payload, and objects of one field."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ NO_ENVELOPE: Final = (
 )
 _SCHEMA: Final = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _PAYLOAD: Final = re.compile(r'\s*,\s*"payload"\s*:')
+_SCALAR: Final = r'^[ \t\r\n]*(-?[0-9][0-9.eE+-]*|"(?:[^"\\]|\\.)*"|true|false)[ \t\r\n]*$'
+
+
+def in_objects(records: pa.Array, name: str) -> pa.Array:
+    """Numbers, texts and booleans as objects with this one field; everything else as it is."""
+    field = json.dumps(name).replace("\\", "\\\\")
+    return pc.replace_substring_regex(records, _SCALAR, f"{{{field}:\\1}}")
 
 
 def split_envelopes(records: pa.Array) -> Iterator[tuple[str, pa.Array, pa.Array]]:

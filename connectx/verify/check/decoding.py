@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectx.data.transforms.chain import ROW
-from connectx.runtime.tasks.sink.conversion import Conversion, keeps_values
+from connectx.runtime.tasks.sink.conversion import Conversion, Wanted, keeps_values
 from connectx.values import Value
 from connectx.verify.check.sides import UNREADABLE, Values
 
@@ -25,11 +25,11 @@ class SinkDecoder(Value):
     """Decodes for one sink; a `connectx.verify.check.sides.Decode` that can be pickled, for executors.
 
     Args:
-        value_type: type that values should have, if it is known and no transformation changes them.
+        wanted: types that keys and values should have, where they are known and no transformation changes them.
     """
 
     conversion: Conversion
-    value_type: pa.DataType | None
+    wanted: Wanted
 
     @classmethod
     def of(
@@ -42,14 +42,21 @@ class SinkDecoder(Value):
             PluginNotFoundError: a class cannot be found.
         """
         has_unknown_types = stored.value_type is None and not stored.lines
-        conversion = Conversion.of(plugins, config, worker, reads_fields=has_unknown_types)
-        return cls(conversion, stored.value_type if keeps_values(conversion.chain) else None)
+        conversion = Conversion.of(
+            plugins,
+            config,
+            worker,
+            reads_fields=has_unknown_types,
+            key_fields=stored.key if stored.key_in_record_key else None,
+        )
+        key_type = None if conversion.chain.reads("key") else stored.key_type
+        return cls(conversion, Wanted(key_type, stored.value_type if keeps_values(conversion.chain) else None))
 
     def __call__(self, topic: str, records: pa.Table) -> Values:
         """Key and value of each record."""
         if not records.num_rows:
             return []
-        table = self.conversion.decoded(records, topic, self.value_type)
+        table = self.conversion.decoded(records, topic, self.wanted)
         found: Values = [(None, UNREADABLE)] * records.num_rows
         errors = table["error"].to_pylist()
         read = table.drop_columns("error")

@@ -206,7 +206,7 @@ class BulkJobs:
         plugin, row_schema = setup.plugin, None
         try:
             plan = plugin.plan(token, topic)
-            value_type = setup.conversion.value_type(plugin, topic)
+            wanted = setup.conversion.wanted(plugin, topic)
             if plugin.stages_rows:
                 row_schema = as_spark_takes(plan)
         except Exception as error:
@@ -222,7 +222,7 @@ class BulkJobs:
                 conversion=setup.conversion,
                 consumer=dict(setup.consumer_config),
                 parts=parts,
-                value_type=value_type,
+                wanted=wanted,
                 plan=plan,
                 token=token,
                 tolerate_all=setup.settings.errors.tolerate_all,

@@ -35,6 +35,13 @@ class BadRecord(NamedTuple):
     cause: str
 
 
+class Wanted(NamedTuple):
+    """Types that a sink wants of keys and values without schemas; None: as in the record."""
+
+    key: pa.DataType | None = None
+    value: pa.DataType | None = None
+
+
 class Conversion(Value):
     """What makes rows of fetched records."""
 
@@ -45,12 +52,19 @@ class Conversion(Value):
 
     @classmethod
     def of(
-        cls, plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, *, reads_fields: bool
+        cls,
+        plugins: Plugins,
+        config: Mapping[str, str | None],
+        worker: WorkerConfig,
+        *,
+        reads_fields: bool,
+        key_fields: Sequence[str] | None = None,
     ) -> Conversion:
         """From the settings of a connector and its worker.
 
         Args:
             reads_fields: the sink needs fields of values without schemas.
+            key_fields: `SinkConnector.key_fields`.
 
         Raises:
             ConfigError: a setting is wrong.
@@ -59,7 +73,9 @@ class Conversion(Value):
         chain = plugins.chain(config)
         key, value = plugins.converter("key", config, worker), plugins.converter("value", config, worker)
         # JSON without schemas is then read as structs of what is in it: transformations need fields.
-        key.infers_fields = chain.reads("key")
+        key.infers_fields = key_fields is not None or chain.reads("key")
+        if key_fields is not None and len(key_fields) == 1 and not chain.reads("key"):
+            (key.only_field,) = key_fields
         value.infers_fields = reads_fields or not keeps_values(chain)
         return cls(key, value, plugins.header_converter(config, worker), chain.reading(key, value))
 
@@ -68,18 +84,21 @@ class Conversion(Value):
         """Classes of converters, transformations and predicates."""
         return type(self.key_converter), type(self.value_converter), *self.chain.classes
 
-    def value_type(self, plugin: SinkTask, topic: str) -> pa.DataType | None:
-        """The type that the plugin wants of a topic's values, unless a transformation changes those."""
-        return plugin.value_type(topic) if keeps_values(self.chain) else None
+    def wanted(self, plugin: SinkTask, topic: str) -> Wanted:
+        """The types that the plugin wants of a topic's keys and values, unless a transformation changes those."""
+        return Wanted(
+            None if self.chain.reads("key") or self.chain.reads("topic") else plugin.key_type(topic),
+            plugin.value_type(topic) if keeps_values(self.chain) else None,
+        )
 
-    def decoded(self, raw: pa.Table, topic: str, value_type: pa.DataType | None) -> pa.Table:
+    def decoded(self, raw: pa.Table, topic: str, wanted: Wanted) -> pa.Table:
         """Records of one topic with key, value and headers, and why one cannot be read in the column error.
 
         Raises:
             ConversionError: one type cannot hold all values.
         """
-        types = {} if value_type is None else {topic: value_type}
-        table = decode(raw, self.key_converter, self.value_converter, types)
+        types = {} if wanted.value is None else {topic: wanted.value}
+        table = decode(raw, self.key_converter, self.value_converter, types, wanted.key)
         if self.header_converter.as_is:
             return table
         headers, errors = self.header_converter.read(table["headers"].cast(HEADERS))
@@ -90,7 +109,7 @@ class Conversion(Value):
         self,
         raw: pa.Table,
         topic: str,
-        value_type: pa.DataType | None,
+        wanted: Wanted,
         judge: Callable[[Sequence[BadRecord]], object],
     ) -> tuple[pa.Table, int]:
         """Rows of one topic's records, without the bad ones, and how many a transformation dropped.
@@ -102,7 +121,7 @@ class Conversion(Value):
         Raises:
             ConversionError, TransformError: one type cannot hold all values.
         """
-        table = self.decoded(raw, topic, value_type)
+        table = self.decoded(raw, topic, wanted)
         good = table.drop_columns("error")
         numbers = None
         if table["error"].null_count < table.num_rows:

@@ -122,7 +122,7 @@ class TopicRecords:
     def _convert(self, plugin: SinkTask) -> pa.Table:
         assert self.raw is not None, "converted once"
         topic, conversion = self.partitions[0].topic, self._setup.conversion
-        rows, self.filtered = conversion.read(self.raw, topic, conversion.value_type(plugin, topic), self._judge)
+        rows, self.filtered = conversion.read(self.raw, topic, conversion.wanted(plugin, topic), self._judge)
         return rows
 
     def _judge(self, bad: Sequence[BadRecord]) -> None:

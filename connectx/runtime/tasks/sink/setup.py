@@ -111,7 +111,9 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         connector=connector,
         connector_config=config,
         task_config={key: value for key, value in order.task_config.items() if value is not None},
-        conversion=Conversion.of(plugins, config, worker, reads_fields=plugin.reads_fields),
+        conversion=Conversion.of(
+            plugins, config, worker, reads_fields=plugin.reads_fields, key_fields=connector.key_fields(config)
+        ),
         settings=settings,
         loop=_loop_settings(order, worker, settings, plugin, connector),
         consumer_config=consumer_config,

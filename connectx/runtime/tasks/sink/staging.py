@@ -28,7 +28,7 @@ from connectx.plugins.errors import NotStageableError
 from connectx.plugins.registry import task_class
 from connectx.plugins.slices import SinkBatch
 from connectx.plugins.tasks import SinkTask
-from connectx.runtime.tasks.sink.conversion import BadRecord, Conversion
+from connectx.runtime.tasks.sink.conversion import BadRecord, Conversion, Wanted
 from connectx.values import Value
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class StagingOrder(Value):
         conversion: the worker's converters and transformations.
         consumer: settings of a consumer in librdkafka's spelling.
         parts: ranges of one topic; each is the work of one Spark task.
-        value_type: the type that the plugin wants of values.
+        wanted: the types that the plugin wants of keys and values.
         plan: what the plugin's `plan` gave.
         token: of the job.
         tolerate_all: errors.tolerance.
@@ -100,7 +100,7 @@ class StagingOrder(Value):
     conversion: Conversion
     consumer: Mapping[str, Any]
     parts: Sequence[tuple[TopicPartition, tuple[int, int]]]
-    value_type: pa.DataType | None
+    wanted: Wanted
     plan: Any
     token: str
     tolerate_all: bool
@@ -186,7 +186,7 @@ class _Staging:
         for raw in read_ranges(self._order.consumer, ranges, max_records=_BATCH_RECORDS):
             self._keep()
             self._raw, self._batch_end = raw, raw["offset"][-1].as_py() + 1
-            rows, filtered = conversion.read(raw, self._partition.topic, self._order.value_type, self._judge)
+            rows, filtered = conversion.read(raw, self._partition.topic, self._order.wanted, self._judge)
             self._result.records += raw.num_rows
             self._result.filtered += filtered
             bad_before = len(self._result.bad)

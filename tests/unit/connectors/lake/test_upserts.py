@@ -18,6 +18,7 @@ from connectx.connectors.lake.parquet import ParquetSink
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.plugins.slices import SinkBatch
+from tests.support.json_records import json_batch
 from tests.support.lake import Context, Lake, batch, delta_files, partition, refusal, write
 from tests.unit.connectors.lake.conftest import FORMATS, Tables
 
@@ -373,3 +374,35 @@ def test_changes_leave_files_without_their_keys_alone(tmp_path: Path) -> None:
     before = set(delta_files(tmp_path / "rows"))
     write(task, batch(4, named(C=10)))
     assert len(before & set(delta_files(tmp_path / "rows"))) == 1
+
+
+@pytest.mark.parametrize("evolves", ["true", "false"])
+def test_a_key_without_schema_is_its_field_or_stands_for_it(lake: Lake, tables: Tables, evolves: str) -> None:
+    if evolves == "false":
+        write(lake.opened(P1, **BY_VALUE), batch(0, named(z=1), place=P1))
+    task = lake.opened(P0, **BY_KEY, auto_evolve=evolves)
+    connector = task.connector
+    first = [(b'{"id":7}', b'{"name":"a"}'), (b"8", b'{"name":"b"}'), (b' {"id":8,"x":1}', b'{"name":"c"}')]
+    for start, records in ((0, first), (3, [(b"7", None), (b'{"id":9}', b'{"name":"d"}')])):
+        found, problems = json_batch(connector, task, task.settings, start, records, P0)
+        assert problems == []
+        write(task, found)
+    assert {number: name for number, name in names(tables).items() if number > 1} == {8: "c", 9: "d"}
+
+
+def test_keys_and_values_without_schemas_have_the_types_of_their_columns(lake: Lake, tables: Tables) -> None:
+    columns = pa.struct([("id", pa.decimal128(20, 0)), ("price", pa.decimal128(12, 2)), ("day", pa.date32())])
+    write(lake.opened(P1, **BY_VALUE), batch(0, [], columns, place=P1), batch(0, [{"id": 1}], columns, place=P1))
+    task = lake.opened(P0, **BY_KEY, auto_evolve="false")
+    records = [
+        (b"12345678901234567891", b'{"price":"1250","day":"2024-05-06"}'),
+        (b'{"id":2}', b'{"price":"AJY="}'),
+        (b'{"id":3}', b'{"day":"2024"}'),
+        (b'"x"', b"{}"),
+    ]
+    found, problems = json_batch(task.connector, task, task.settings, 0, records, P0)
+    assert len(problems) == 3
+    write(task, found)
+    large = decimal.Decimal("12345678901234567891")
+    wanted = (large, decimal.Decimal("1250.00"), datetime.date(2024, 5, 6))
+    assert wanted in tables.sql("SELECT id, price, day FROM lake")

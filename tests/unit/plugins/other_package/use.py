@@ -18,7 +18,7 @@ from connectx.plugins.registry import Plugins, task_class
 from connectx.plugins.tasks import SinkTask
 from connectx.plugins.validation import validate_connector
 from connectx.runtime.tasks.sink import staging
-from connectx.runtime.tasks.sink.conversion import Conversion
+from connectx.runtime.tasks.sink.conversion import Conversion, Wanted
 from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
 from connectx.verify.audit.rules import judge
 from tests.support.connector_keys import overview_row
@@ -61,7 +61,7 @@ def stored_by_executors(shelf: str) -> list[dict[str, Any]]:
     conversion = Conversion.of(PLUGINS, config, WORKER, reads_fields=plugin.reads_fields)
     order = staging.StagingOrder(
         task=TaskId("c", 0), group_id="g", connector=cls, task_config=config,
-        conversion=conversion, consumer={}, parts=[(at, (0, 3))], value_type=None,
+        conversion=conversion, consumer={}, parts=[(at, (0, 3))], wanted=Wanted(),
         plan=None, token="t", tolerate_all=False, keep_raw=False,
     )  # fmt: skip
     raw = pa.Table.from_pylist(rows, SCHEMA)
