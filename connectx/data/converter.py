@@ -40,8 +40,8 @@ class Converter:
         settings: the converter's keys without prefix, such as `schemas.enable`.
         is_key: True when it converts keys.
 
-    `infers_fields` asks for structs where records have fields and neither a schema nor a wanted type. `only_field` names
-    the field of a struct that stands for a value without fields, if it has no schema either.
+    `infers_fields` asks for structs where records have fields and neither a schema nor a wanted type. `only_field`
+    names the field of structs that stand for values without fields, if they have no schema.
 
     Raises:
         ConfigError: a setting is wrong.

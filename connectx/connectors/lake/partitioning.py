@@ -41,7 +41,7 @@ def divided(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Values, pa.T
 
 def folder_of(values: Values) -> str:
     """The directory of these values, such as `day=2026-01-02/kind=a`."""
-    return "/".join(f"{_escaped(name)}={_NULL if text is None else _escaped(text)}" for name, text in values.items())
+    return "/".join(f"{_escaped(name)}={_value_name(text)}" for name, text in values.items())
 
 
 def values_in(folder: str) -> Values:
@@ -97,6 +97,13 @@ def _text(value: Any) -> str | None:
             return format(value, "f")
         case _:
             return str(value)
+
+
+def _value_name(text: str | None) -> str:
+    """A text that is null's name is escaped, so that both have their own directory."""
+    if text is None:
+        return _NULL
+    return f"%{ord(text[0]):02X}{text[1:]}" if text == _NULL else _escaped(text)
 
 
 def _escaped(text: str) -> str:
