@@ -52,7 +52,7 @@ def stored(lake: Lake, settings: dict[str, Any]) -> list[tuple[int, str | None]]
 
 @pytest.mark.parametrize("lane", ["tail", "bulk"])
 def test_every_text_divides_rows_by_itself(lake: Lake, lane: str) -> None:
-    settings = {"partition_by": "kind"}
+    settings: dict[str, Any] = {"partition_by": "kind"}
     rows = [{"id": number, "kind": text} for number, text in enumerate(TEXTS)]
     task = lake.opened(P0, **settings)
     write(task, batch(0, rows[:1], ROW))
