@@ -41,9 +41,7 @@ _NOT_FINITE: Final = {
 }
 _CALENDAR: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d(:?\d\d)?)?)?")
 _EXACT: Final = Context(prec=400)
-_BASE64_NEEDS_SCHEMA: Final = (
-    "and base64 is read only where a schema says Decimal: write decimals with decimal.format=NUMERIC"
-)
+_BASE64_NEEDS_SCHEMA: Final = "and base64 is read only with a schema: write decimals with decimal.format=NUMERIC"
 
 
 class RefusedDocumentError(ValueError):

@@ -109,8 +109,8 @@ BAD = {
     b'{"id":1,"on":99999999}': "on does not fit date32[day]",
     b'{"id":1,"price":123456789.5}': "price does not fit decimal128(10, 2)",
     b'{"id":1,"price":"!"}': "price does not fit decimal128(10, 2)",
-    b'{"id":1,"price":"AJY="}': "price should be decimal128(10, 2), and base64 is read only where a schema says "
-    "Decimal: write decimals with decimal.format=NUMERIC",
+    b'{"id":1,"price":"AJY="}': "price should be decimal128(10, 2), and base64 is read only with a schema: "
+    "write decimals with decimal.format=NUMERIC",
     b'{"id":1,"on":"2024"}': "on does not fit date32[day]",
     b'{"id":1,"at":"1500"}': "at does not fit timestamp[us, tz=UTC]",
     b'{"id":1,"price":true}': "price does not fit decimal128(10, 2)",
