@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from connectx.errors.spark import SparkNotAwaitedError, SparkStartError
@@ -68,7 +69,7 @@ class RemoteSpark:
         session_id = str(uuid.uuid4())
         self._on_session(session_id)
         made: SparkSession = SparkSession.builder.remote(with_params(url, session_id=session_id)).create()
-        return made
+        return closing_its_channel_only(made)
 
     def interrupt(self, session: SparkSession) -> None:
         """End everything that runs in `session`."""
@@ -96,11 +97,28 @@ def awaited(started: Future[T], stopping: Future[None] | None = None, timeout_s:
     raise SparkStartError(f"was not up in {timeout_s:.0f} s", next_step="It may still be starting: restart the task.")
 
 
+def closing_its_channel_only(session: SparkSession) -> SparkSession:
+    """Let the end of a new Spark Connect session leave the other sessions of the process alone.
+
+    Until Spark 4.2, closing a client shuts down the thread pool in which all sessions release their results. The
+    garbage collector closes clients, too, sometimes on a thread of that pool: the pool then stays shut down, and every
+    later query of every session fails or blocks (SPARK-55362, SPARK-55406).
+    """
+    client = cast(Any, session).client
+    client.close = partial(_close_channel, client)
+    return session
+
+
+def _close_channel(client: Any) -> None:
+    client._channel.close()
+    client._closed = True
+
+
 def close_session(session: Any) -> bool:
     """End a Spark Connect session, what runs in it, and its channel; False when the server did not say so in time.
 
     Not `session.stop()`: this waits for a server that is gone, as long as its retries take, under a lock that all
-    sessions share, and it ends the threads with which other sessions release their results.
+    sessions share.
     """
     import grpc
     import pyspark.sql.connect.proto as pb2
@@ -115,8 +133,7 @@ def close_session(session: Any) -> bool:
     else:
         return True
     finally:
-        client._channel.close()
-        client._closed = True
+        _close_channel(client)
 
 
 def with_params(url: str, **params: str) -> str:

@@ -24,7 +24,7 @@ from connectx.errors.spark import SparkMasterError, SparkNotSharedError, SparkSe
 from connectx.extras import require
 from connectx.jvm.java import JavaHome
 from connectx.spark.launcher import SparkDriver, archive_dump, class_path
-from connectx.spark.remote import awaited, close_session, with_params
+from connectx.spark.remote import awaited, close_session, closing_its_channel_only, with_params
 from connectx.spark.settings import DRIVER_MEMORY, SparkSettings
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def _new_connect_session(session: SparkSession) -> SparkSession:
     channel = copy.copy(connect.client._builder)
     channel._params = {key: value for key, value in channel._params.items() if key != "session_id"}
     created: SparkSession = type(connect).builder.channelBuilder(channel).create()
-    return created
+    return closing_its_channel_only(created)
 
 
 def _driver_options(settings: SparkSettings | None) -> dict[str, Any]:
@@ -359,7 +359,7 @@ def _connect_remotely(settings: SparkSettings) -> SparkSession:
     if (found := active_session()) is not None and not is_connect(found):
         raise _has_session(found)
     try:
-        session: SparkSession = SparkSession.builder.remote(settings.remote or "").create()
+        session = closing_its_channel_only(SparkSession.builder.remote(settings.remote or "").create())
         session.conf.get("spark.sql.session.timeZone")
     except Exception as error:  # of gRPC or pyspark, whatever the server is
         lines = str(error).strip().splitlines() or [type(error).__name__]
