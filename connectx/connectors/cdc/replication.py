@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from connectx.connectors.shared.postgres import connect_error, identifier, literal, shown_place, typed_error
+from connectx.connectors.shared.postgres import SESSION, connect_error, identifier, literal, shown_place, typed_error
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import DatabaseError, DatabasePermissionError, DatabaseUnavailableError
 from connectx.extras import require
@@ -100,7 +100,7 @@ class ReplicationStream:
         self._confirmed = confirmed
         self._connection = connection = self._connected()
         pgconn = connection.pgconn
-        for name, value in self._settings.items():
+        for name, value in {**SESSION, **self._settings}.items():
             self._call(pgconn, f"SET {name} = {literal(value)}")
         options = f"proto_version '1', publication_names {literal(identifier(self._publication))}"
         place = f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

@@ -109,15 +109,7 @@ class PostgresCdcSource(SourceConnector):
             self.partition = {"server": values["topic.prefix"]}
             self._slot: str = values["slot.name"]
             self._origin = Origin(VERSION, values["topic.prefix"], values["database.dbname"])
-            settings = {
-                "application_name": f"connectx {context.task}"[:63],
-                "client_encoding": "UTF8",
-                "timezone": "UTC",
-                "datestyle": "ISO",
-                "intervalstyle": "postgres",
-                "extra_float_digits": "1",
-                "bytea_output": "hex",
-            }
+            settings = {"application_name": f"connectx {context.task}"[:63]}
             self._connect = partial(PostgresSession, uri(values), settings, CONNECTION_KEYS)
             self._stream = partial(
                 ReplicationStream,

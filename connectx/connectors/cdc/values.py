@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.connectors.shared.postgres import INFINITE_US
 from connectx.connectors.shared.unavailable import PLACEHOLDER, json_placeholder, placeholder, uuid_placeholder
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.errors.databases import ReplicationMessageError, TableMismatchError
@@ -110,9 +111,6 @@ _NUMBERS: Final[Mapping[int, pa.DataType]] = {
     Oid.FLOAT4: pa.float32(),
     Oid.FLOAT8: pa.float64(),
 }
-_INFINITE_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
-"""Debezium's numbers for infinite timestamps (PGStatement.DATE_POSITIVE_INFINITY and DATE_NEGATIVE_INFINITY)."""
-
 _INFINITE_DAYS: Final = {"infinity": -2_147_472_692, "-infinity": -2_147_472_691}
 """Debezium's numbers for infinite dates (PostgresValueConverter.POSITIVE_INFINITY_LOCAL_DATE and its opposite)."""
 
@@ -447,8 +445,8 @@ def _day(text: str) -> int:
 
 
 def _micro(text: str) -> int:
-    if text in _INFINITE_US:
-        return _INFINITE_US[text]
+    if text in INFINITE_US:
+        return INFINITE_US[text]
     moment = _moment(text)
     hours, minutes, seconds = map(int, moment["clock"].split(":"))
     fraction = int((moment["fraction"] or "").ljust(6, "0"))
@@ -511,7 +509,7 @@ def _zoned(digits: int) -> Convert:
         return pc.binary_join_element_wise(moments, "Z", "")
 
     def other(text: str) -> str:
-        if text in _INFINITE_US:
+        if text in INFINITE_US:
             return text
         moment = _moment(text)
         year, fraction = _year(moment), (moment["fraction"] or "").ljust(digits, "0")

@@ -6,8 +6,8 @@ It decides whether an error is final, passes, or is about a row. It never decide
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from connectx.connectors.shared.sql import identifier, literal
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "INFINITE_US",
+    "SESSION",
     "URL_KEYS",
     "PostgresSession",
     "connect_error",
@@ -45,6 +47,20 @@ _PERMISSION = ("28", "42501")
 _MISSING = ("42P01", "3F000")
 _MISMATCH = ("42703", "42804", "42P10")
 _AGAIN = "Check that the server runs; the task tries again."
+SESSION: Final[Mapping[str, str]] = {
+    "client_encoding": "UTF8",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "standard_conforming_strings": "on",
+}
+"""Parameters that decide how values are written as text and how literals are read, whatever database and user set."""
+
+INFINITE_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
+"""Microseconds since 1970 that stand for infinite timestamps: pgjdbc's milliseconds, as Debezium writes them."""
+
 URL_KEYS = "connection.url, connection.user or connection.password"
 
 
@@ -55,13 +71,14 @@ class PostgresSession:
 
     Args:
         uri: libpq URI.
-        settings: run-time parameters, set after connecting (connection poolers do not pass them on at start).
+        settings: run-time parameters beside SESSION, set after connecting (connection poolers do not pass them on at
+            start).
         keys: the configuration keys that the URI comes from, for messages.
     """
 
     def __init__(self, uri: str, settings: dict[str, str], keys: str = URL_KEYS) -> None:
         self._uri = uri
-        self._settings = settings
+        self._settings = {**SESSION, **settings}
         self._keys = keys
         self._connection: Any = None
         self._in_transaction = False
@@ -146,8 +163,10 @@ class PostgresSession:
             except dbapi.Error as error:
                 raise connect_error(str(error), self._uri, self._keys) from None  # libpq's text may repeat the password
             with self._connection.cursor() as cursor:
-                for name, value in self._settings.items():
-                    self._call("SET", cursor.execute, f"SET {name} = {literal(value)}")
+                set_all = ", ".join(
+                    f"set_config('{name}', {literal(value)}, false)" for name, value in self._settings.items()
+                )
+                self._call("SET", cursor.execute, f"SELECT {set_all}")
         return self._connection
 
     def _cursor(self) -> Any:

@@ -9,7 +9,9 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
+import pyarrow.compute as pc
 import pytest
 
 import connectx as cx
@@ -48,6 +50,39 @@ def test_postgresql_is_read_once_over_restarts(shop: Shop, mode: str) -> None:
     if mode != "bulk":
         shop.sql(fill + "FROM generate_series(90, 92) n")
         assert until(lambda: ids(source.values()), "the next poll") == [61, 62, 63]
+
+
+def test_postgresqls_infinite_timestamps_have_numbers_and_others_beyond_64_bits_are_refused(shop: Shop) -> None:
+    shop.sql("CREATE TABLE t (id serial PRIMARY KEY, d date, a timestamp, z timestamptz)")
+    shop.sql("INSERT INTO t (d, a, z) SELECT v::date, v::timestamp, v::timestamptz FROM unnest(ARRAY['4713-01-02 BC', "
+             "'infinity', '-infinity', '294247-01-10 04:00:54.775807']) v")  # fmt: skip
+    (piece,) = shop.source("incrementing").slices()
+    rows: Any = piece.rows
+    found = rows["value"].combine_chunks()
+    kinds = {"d": "int32", "a": "int64", "z": "int64"}
+    numbers = {name: pc.struct_field(found, name).cast(kind).to_pylist() for name, kind in kinds.items()}
+    assert numbers["d"] == [-2440549, -2147472692, -2147472691, 106751991]
+    micros = [-2440549 * 86_400_000_000, 9223372036825200000, -9223372036832400000, (1 << 63) - 1]
+    assert (numbers["a"], numbers["z"]) == (micros, micros)
+    shop.sql("INSERT INTO t (a) VALUES ('294276-12-31')")
+    with pytest.raises(TableMismatchError, match="Column a"):
+        shop.source("incrementing").values()
+
+
+def test_settings_of_the_database_change_no_record(shop: Shop) -> None:
+    shop.sql("CREATE TABLE t (id serial, d date[], i interval, f float4[], b bytea[], r tstzrange, m text)")
+    shop.sql("INSERT INTO t (d, i, f, b, r, m) VALUES ('{2024-01-02}', '1 mon 2 days 03:04:05', '{0.33333334}', "
+             """ARRAY['\\x00ff'::bytea], '[2024-01-01 00:00+02,)', 'é\\')""")  # fmt: skip
+    expected = {
+        "id": 1, "d": "{2024-01-02}", "i": "1 mon 2 days 03:04:05", "f": "{0.33333334}", "b": '{"\\\\x00ff"}',
+        "r": '["2023-12-31 22:00:00+00",)', "m": "é\\",
+    }  # fmt: skip
+    others = (
+        *("client_encoding=latin1", "datestyle=SQL,DMY", "intervalstyle=iso_8601", "extra_float_digits=-3"),
+        *("bytea_output=escape", "timezone=Asia/Tokyo", "standard_conforming_strings=off"),
+    )
+    shop.uri += "&options=" + quote(" ".join(f"-c {other}" for other in others))
+    assert shop.source("incrementing").values() == [expected]
 
 
 def test_postgresqls_types_become_connects(shop: Shop) -> None:

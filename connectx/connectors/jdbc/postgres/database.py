@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import TimestampSql
@@ -22,12 +23,21 @@ from connectx.connectors.jdbc.database import (
 )
 from connectx.connectors.jdbc.postgres.types import arrow_type
 from connectx.connectors.jdbc.tables import Column, TableName
-from connectx.connectors.shared.postgres import PostgresSession, libpq_uri, literal
-from connectx.errors.databases import DatabaseError, RowRefusedError
+from connectx.connectors.shared.postgres import INFINITE_US, PostgresSession, libpq_uri, literal
+from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError
 
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
 _SQL_TYPES: Final = {"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint"}
+_FIRST_US: Final = -210_866_803_200_000_000
+"""Microseconds since 1970 of the first timestamp that PostgreSQL has, in 4713 BC."""
+_LAST_DAY: Final = "294247-01-10"
+_SINCE_2000_US: Final = 946_684_800_000_000
+_INFINITE: Final = {
+    _SINCE_2000_US - (1 << 63) - 1: INFINITE_US["infinity"],
+    _SINCE_2000_US - (1 << 63): INFINITE_US["-infinity"],
+}
+"""Infinite timestamps: the driver adds 30 years to the server's largest and smallest number, and wraps."""
 _ONE_MOMENT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _NAMES: Final = (
     (pa.types.is_int16, "smallint"),
@@ -52,7 +62,7 @@ class PostgresDatabase(Database):
         self._is_held = False
         self._session = PostgresSession(
             libpq_uri(settings.uri, settings.user, settings.password),
-            {"application_name": settings.name[:63], "timezone": "UTC", "default_transaction_read_only": "on"},
+            {"application_name": settings.name[:63], "default_transaction_read_only": "on"},
         )
 
     @override
@@ -118,11 +128,7 @@ class PostgresDatabase(Database):
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         """As in Database, by COPY."""
         for table in self._tables(sql):
-            arrays = [
-                column if field.type is None else column.cast(field.type)
-                for field, column in zip(fields, table.columns, strict=True)
-            ]
-            yield rows_of(fields, arrays)
+            yield rows_of(fields, [_array(*both) for both in zip(table.columns, fields, strict=True)])
 
     def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
         """As in Database, by the planner."""
@@ -193,6 +199,30 @@ class PostgresDatabase(Database):
         """End the transaction of a statement."""
         if not self._is_held:
             self._session.commit()
+
+
+def _array(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
+    """Values as the type of a column. Infinite timestamps have pgjdbc's numbers, which the driver does not know.
+
+    Raises:
+        TableMismatchError: a timestamp is beyond 64 bits of microseconds since 1970, which begin to wrap in 294247.
+    """
+    if field.type is not None:
+        column = column.cast(field.type)
+    if not pa.types.is_timestamp(column.type):
+        return column
+    micros = column.cast(pa.int64())
+    wrapped = pc.less(micros, _FIRST_US)
+    if not pc.any(wrapped).as_py():
+        return column
+    if not pc.all(pc.is_in(micros.filter(wrapped), pa.array(list(_INFINITE)))).as_py():
+        raise TableMismatchError(
+            f"Column {field.name} has a timestamp after {_LAST_DAY}, which a record cannot hold.",
+            next_step="Correct the value, or read the column by `query` as text, and restart the task.",
+        )
+    for driver, known in _INFINITE.items():
+        micros = pc.if_else(pc.equal(micros, driver), known, micros)
+    return micros.cast(column.type)
 
 
 def _micros(epoch: str) -> str:

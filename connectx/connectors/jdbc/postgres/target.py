@@ -50,7 +50,6 @@ class PostgresTarget(Target):
                 "application_name": database.name[:63],
                 "lock_timeout": str(settings.lock_timeout_ms),
                 "idle_in_transaction_session_timeout": str(settings.idle_timeout_ms),
-                "timezone": "UTC",
             },
         )
         self._tries: dict[str, _Tries] = {}
