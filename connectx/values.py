@@ -12,6 +12,7 @@ class Value:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.__doc__ = cls.__doc__ or cls.__name__  # without one, dataclass makes the signature, which is slow
         dataclass(frozen=True, repr=False)(cls)
 
     def __repr__(self) -> str:

@@ -151,7 +151,6 @@ class At:
         return self.cluster._client
 
     def close(self) -> None:
-        """Close the connections to the clusters."""
         for cluster in self._attached:
             cluster.close()
         if self._connections is not None:

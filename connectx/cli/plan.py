@@ -63,7 +63,6 @@ class Planned(Value):
     warnings: tuple[str, ...] = ()
 
     def rows(self) -> list[Row]:
-        """Lines of a table."""
         if self.action is Action.INVALID:
             return [{"connector": self.name, "would": "be refused", "why": problem} for problem in self.problems]
         effects = {Action.CREATE: "be created", Action.CHANGE: "change", Action.KEEP: "stay as it is"}
@@ -83,7 +82,6 @@ class Move(Value):
     then: str | None
 
     def row(self) -> Row:
-        """One line of a table."""
         return {"work": self.item, "now": self.now or "-", "then": self.then or "-"}
 
 
@@ -103,7 +101,6 @@ class Plan(Value):
         return all(one.action is not Action.INVALID for one in self.connectors)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON values."""
         return {
             "connectors": [
                 {

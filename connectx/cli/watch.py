@@ -67,11 +67,9 @@ class Watch:
         self._seen: dict[str, tuple[float, Row]] = {}
 
     def close(self) -> None:
-        """Close the connection to Kafka."""
         self._movements.close()
 
     def rich(self) -> Any:
-        """Everything for a terminal."""
         from rich.console import Group
         from rich.text import Text
 
@@ -84,7 +82,6 @@ class Watch:
         )
 
     def text(self) -> str:
-        """Everything as aligned text."""
         tables = [text_table(self._workers()), text_table(self._connectors())]
         return "\n\n".join([self._head(), *tables, "\n".join(self._stories())]).rstrip() + "\n"
 

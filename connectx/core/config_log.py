@@ -262,7 +262,6 @@ class ConfigLog:
         return tuple(sorted(self._configs))
 
     def contains(self, connector: str) -> bool:
-        """True when the connector has a configuration."""
         return connector in self._configs
 
     def connector_config(self, connector: str) -> dict[str, str | None] | None:
@@ -292,7 +291,6 @@ class ConfigLog:
         return connector not in self._configs and self._last_commits.get(connector, 0) > 0
 
     def has_task(self, task: TaskId) -> bool:
-        """True for a task that `tasks` names."""
         return 0 <= task.task < self.task_count(task.connector) and task.connector not in self._inconsistent
 
     def task_config(self, task: TaskId) -> dict[str, str | None] | None:

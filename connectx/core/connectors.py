@@ -44,8 +44,6 @@ _TaskConfigs = tuple[Mapping[str, str | None], ...]
 
 
 class ConnectorPhase(StrEnum):
-    """Where a connector instance is."""
-
     STARTING = "starting"  # ACTIVE or FAILED
     ACTIVE = "active"  # running, paused or stopped by its user: FAILED on its own report
     FAILED = "failed"  # until restarted, reconfigured or revoked; ACTIVE when its user stops it
@@ -63,8 +61,6 @@ CONNECTOR_MOVES: Final[Moves[ConnectorPhase]] = {
 
 @dataclass(slots=True)
 class ConnectorLife:
-    """One connector instance of this worker."""
-
     connector: str
     instance: int
     phase: ConnectorPhase
@@ -94,8 +90,6 @@ _REPORTED = {
 
 @dataclass(slots=True)
 class Connectors:
-    """All connector instances of this worker."""
-
     context: Context
     writer: ConfigWriter
     lives: dict[str, ConnectorLife] = field(default_factory=dict)
@@ -150,7 +144,6 @@ class Connectors:
         return tuple(sorted(self.lives))
 
     def is_failed(self, connector: str) -> bool:
-        """True when the instance here has failed."""
         life = self.lives.get(connector)
         return life is not None and life.phase is ConnectorPhase.FAILED
 

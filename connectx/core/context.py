@@ -29,8 +29,6 @@ from connectx.values import Value
 
 
 class WorkerPhase(StrEnum):
-    """Where a worker is in its life."""
-
     STARTING = "starting"  # the internal topics are read, changes of the past are not acted on: RUNNING or STOPPING
     RUNNING = "running"  # a member of the group, or on its way there: STOPPING
     STOPPING = "stopping"  # its work ends, nothing new is begun: STOPPED
@@ -129,11 +127,9 @@ class Context(Stepping[Effect]):
         self.emit(self.timers.set(key, self.now_ms + delay_ms))
 
     def move(self, after: WorkerPhase) -> None:
-        """Enter the worker's next phase."""
         self.phase = moved(WORKER_MOVES, self.phase, after, "the worker")
 
     def connector_type(self, connector: str) -> ConnectorType:
-        """Direction of a configured connector."""
         config = self.config.connector_config(connector)
         return ConnectorType.UNKNOWN if config is None else self.settings.connector_type_of(config)
 

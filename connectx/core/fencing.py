@@ -26,8 +26,6 @@ _RETRY_MAX_MS = 5_000
 
 
 class RoundPhase(StrEnum):
-    """Where a round is."""
-
     READING = "reading"  # reads the config topic to its end: done, RECORDING or FENCING
     FENCING = "fencing"  # producers are being fenced: RECORDING
     RECORDING = "recording"  # the task count record is written and read back, again if that failed: done

@@ -38,8 +38,6 @@ class SendSyncGroup(Value):
 
 
 class SendHeartbeat(Value):
-    """Heartbeat; answered by HeartbeatReplied."""
-
     request_id: int
     generation: int
     member_id: str
@@ -86,8 +84,6 @@ class SyncGroupReplied(Value):
 
 
 class HeartbeatReplied(Value):
-    """Answer to SendHeartbeat."""
-
     request_id: int
     error: str | None
 

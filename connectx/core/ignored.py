@@ -11,15 +11,11 @@ from connectx.values import Value
 
 
 class WorkerIsOver(Value):
-    """The worker has stopped, and answers requests only."""
-
     def __str__(self) -> str:
         return "the worker has stopped"
 
 
 class TimerReplaced(Value):
-    """The timer was cancelled, or set again, after the driver took it over."""
-
     key: TimerKey
 
     def __str__(self) -> str:
@@ -27,8 +23,6 @@ class TimerReplaced(Value):
 
 
 class NotPending(Value):
-    """An answer to a request that no part waits for."""
-
     request_id: int
 
     def __str__(self) -> str:
@@ -48,8 +42,6 @@ class InstanceGone(Value):
 
 
 class PhaseOver(Value):
-    """A report of an instance that is in another phase by now."""
-
     name: str
     instance: int
     phase: str
@@ -59,8 +51,6 @@ class PhaseOver(Value):
 
 
 class TaskIsOver(Value):
-    """The loop of this instance of a task has ended."""
-
     task: TaskId
     instance: int
 
@@ -69,8 +59,6 @@ class TaskIsOver(Value):
 
 
 class OtherEpoch(Value):
-    """An answer to an effect of an earlier assignment of partitions."""
-
     epoch: int
     present: int
 
@@ -79,8 +67,6 @@ class OtherEpoch(Value):
 
 
 class NotOwned(Value):
-    """News of partitions that the task does not own."""
-
     partitions: tuple[TopicPartition, ...]
 
     def __str__(self) -> str:
@@ -98,8 +84,6 @@ class NotAwaited(Value):
 
 
 class NoChange(Value):
-    """A request that changes nothing in the present phase of what it is about."""
-
     request: str
     phase: str
 
@@ -108,8 +92,6 @@ class NoChange(Value):
 
 
 class NotFetched(Value):
-    """A call, or the answer of a node, about partitions that are not fetched, or from another position by now."""
-
     partitions: tuple[str, ...]
 
     def __str__(self) -> str:

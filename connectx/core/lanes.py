@@ -42,8 +42,6 @@ class LaneSettings(Value):
 
 
 class LaneChoice(Value):
-    """A lane, and why."""
-
     lane: Lane
     reason: Cause
 

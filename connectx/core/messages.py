@@ -79,8 +79,6 @@ class AbandonConfigWrites(Value):
 
 
 class ConfigWritesClaimed(Value):
-    """Answer to ClaimConfigWrites."""
-
     request_id: int
     error: str | None = None
 
@@ -166,8 +164,6 @@ class ConnectorStarted(Value):
 
 
 class ConnectorStateReached(Value):
-    """Answer to SetConnectorTargetState."""
-
     connector: str
     instance: int
     state: TargetState
@@ -182,8 +178,6 @@ class ConnectorFailed(Value):
 
 
 class ConnectorStopped(Value):
-    """The instance ended."""
-
     connector: str
     instance: int
 
@@ -214,8 +208,6 @@ class SendTaskConfigs(Value):
 
 
 class TaskConfigsSent(Value):
-    """Answer to SendTaskConfigs."""
-
     request_id: int
     error: str | None = None
 
@@ -248,8 +240,6 @@ class InitTaskProducer(Value):
 
 
 class TaskProducerReady(Value):
-    """Answer to InitTaskProducer."""
-
     task: TaskId
     instance: int
     producer_epoch: int | None = None
@@ -346,8 +336,6 @@ class FenceProducers(Value):
 
 
 class ProducersFenced(Value):
-    """Answer to FenceProducers."""
-
     request_id: int
     error: str | None = None
 

@@ -91,11 +91,9 @@ class StatusLog:
         return tuple(sorted({*self._connectors, *self._tasks}))
 
     def connector_status(self, connector: str) -> Status | None:
-        """Latest status of the connector itself."""
         return self._connectors.get(connector)
 
     def task_status(self, task: TaskId) -> Status | None:
-        """Latest status of a task."""
         return self._tasks.get(task.connector, {}).get(task)
 
     def task_since_ms(self, task: TaskId) -> int | None:

@@ -82,8 +82,6 @@ BEFORE_ITS_START: Final = (TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INI
 
 @dataclass(slots=True)
 class TaskLife:
-    """One task instance of this worker."""
-
     task: TaskId
     instance: int
     phase: TaskPhase
@@ -195,7 +193,6 @@ class Tasks:
         return tuple(sorted(self.lives))
 
     def is_failed(self, task: TaskId) -> bool:
-        """True when the task's instance here has failed."""
         life = self.lives.get(task)
         return life is not None and life.phase is TaskPhase.FAILED
 
@@ -260,7 +257,6 @@ class Tasks:
             self._begin(life)
 
     def on_state_reached(self, stimulus: TaskStateReached) -> None:
-        """The runner runs, or is paused."""
         life = self._reported(stimulus.task, stimulus.instance, TaskPhase.STARTING, TaskPhase.ACTIVE)
         if life is None:
             return

@@ -7,12 +7,10 @@ import pyarrow.compute as pc
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """True for the string types of Arrow."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """True for the binary types of Arrow."""
     types = pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 

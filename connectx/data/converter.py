@@ -29,7 +29,6 @@ class Decoded(Value):
 
     @classmethod
     def of(cls, value: pa.Array) -> Decoded:
-        """Values without any error."""
         return cls(value, pa.nulls(len(value), pa.string()))
 
 

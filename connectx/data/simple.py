@@ -51,7 +51,6 @@ class ByteArrayConverter(Converter):
     java_class = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
-        """The same bytes."""
         kind = values.type
         if not (is_binary(kind) or pa.types.is_null(kind)):
             raise self.refuses(kind)

@@ -54,7 +54,6 @@ class Jar:
 
     @property
     def file(self) -> str:
-        """Name of its file."""
         return f"{self.module}-{self.revision}.jar"
 
 

@@ -348,7 +348,6 @@ class NetTasks:
 
 
 def monotonic_ms() -> int:
-    """The monotonic clock in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 

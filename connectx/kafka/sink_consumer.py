@@ -210,7 +210,6 @@ class SinkConsumer:
         return next((_commit_error(answer.error) for answer in answers if answer.error is not None), None)
 
     def close(self) -> None:
-        """Leave the group."""
         self._fetcher.close()
         try:
             if self._consumer is not None:

@@ -47,20 +47,14 @@ class _Abort(Cause):
 
 
 class WorkerStarts(Cause):
-    """The worker joins for the first time."""
-
     text: ClassVar = "the worker starts"
 
 
 class GroupRebalances(Cause):
-    """The coordinator answered that the group rebalances: the worker follows."""
-
     text: ClassVar = "the group is rebalancing"
 
 
 class RebalanceSuperseded(Cause):
-    """Another rebalance began before this one was complete: the worker follows."""
-
     text: ClassVar = "another rebalance began before this one was complete"
 
 
@@ -71,8 +65,6 @@ class GroupNotStable(Cause):
 
 
 class AssignmentMissing(Cause):
-    """The leader sent no assignment."""
-
     text: ClassVar = "the leader sent no assignment"
 
 
@@ -85,15 +77,11 @@ class GroupRequestRefused(Cause):
 
 
 class SessionExpired(Cause):
-    """No heartbeat was answered within the session timeout."""
-
     text: ClassVar = "no heartbeat was answered for {session_timeout_ms} ms"
     session_timeout_ms: int
 
 
 class CoordinatorLost(Cause):
-    """A group request had no answer; `reason` is the client's."""
-
     text: ClassVar = "{reason}"
     reason: str
 
@@ -105,53 +93,37 @@ class CoordinatorUnreachable(Cause):
 
 
 class DelayOver(Cause):
-    """The leader's delay for lost work has passed."""
-
     text: ClassVar = "the scheduled rebalance delay has passed"
 
 
 class ConnectorCreated(Cause):
-    """A connector was created."""
-
     text: ClassVar = "connector {connector} was created"
     connector: str
 
 
 class ConnectorRemoved(Cause):
-    """A connector was deleted."""
-
     text: ClassVar = "connector {connector} was deleted"
     connector: str
 
 
 class TaskConfigsChanged(Cause):
-    """A connector has new task configs."""
-
     text: ClassVar = "connector {connector} has new task configs"
     connector: str
 
 
 class ConfigMovedOn(Cause):
-    """The config topic has moved on since the assignment."""
-
     text: ClassVar = "the config topic has moved on since the assignment"
 
 
 class LeaderOutdated(Cause):
-    """The leader had not read the config topic as far as this worker."""
-
     text: ClassVar = "the leader had not read the config topic"
 
 
 class RevokedWorkStopped(Cause):
-    """Revoked work has stopped, so the leader can assign it."""
-
     text: ClassVar = "revoked work has stopped and can be assigned again"
 
 
 class ConfigUnreadable(Cause):
-    """The config topic could not be read to its end."""
-
     text: ClassVar = "the config topic cannot be read: {error}"
     error: str
 
@@ -164,8 +136,6 @@ class GroupRefusesWorker(Cause):
 
 
 class WorkerShutsDown(Cause):
-    """The worker was asked to end."""
-
     text: ClassVar = "the worker shuts down"
 
 
@@ -182,32 +152,22 @@ class OutsideGroup(Cause):
 
 
 class ProcessEnded(Cause):
-    """The process of the worker has ended."""
-
     text: ClassVar = "its process has ended"
 
 
 class Assigned(Cause):
-    """The leader assigned it to this worker."""
-
     text: ClassVar = "it was assigned to this worker"
 
 
 class Revoked(Cause):
-    """The leader revoked it."""
-
     text: ClassVar = "the leader revoked it"
 
 
 class NotAssigned(Cause):
-    """Nothing is assigned to this worker any more."""
-
     text: ClassVar = "it is not assigned to this worker any more"
 
 
 class EagerRebalance(Cause):
-    """An eager rebalance stops everything first."""
-
     text: ClassVar = "eager rebalancing stops everything first"
 
 
@@ -218,27 +178,19 @@ class WorkDeleted(Cause):
 
 
 class ConfigurationChanged(Cause):
-    """The connector's configuration has changed."""
-
     text: ClassVar = "its configuration has changed"
 
 
 class TargetStateAsked(Cause):
-    """A user asked for this state."""
-
     text: ClassVar = "its target state became {target_state}"
     target_state: TargetState
 
 
 class RestartAsked(Cause):
-    """A user asked for a restart."""
-
     text: ClassVar = "its restart was requested"
 
 
 class NewTaskConfigs(Cause):
-    """The task's connector has new task configs."""
-
     text: ClassVar = "its connector has new task configs"
 
 
@@ -257,14 +209,10 @@ class AutomaticRestart(Cause):
 
 
 class ProducersFenced(Cause):
-    """Older producers of the connector are fenced."""
-
     text: ClassVar = "older producers are fenced"
 
 
 class ProducerInitialized(Cause):
-    """The task's producer is initialized."""
-
     text: ClassVar = "producer is initialised"
 
 
@@ -282,8 +230,6 @@ class LeaderUnknown(Cause):
 
 
 class GracefulTimeOver(Cause):
-    """The task did not stop within task.shutdown.graceful.timeout.ms."""
-
     text: ClassVar = "it did not stop within task.shutdown.graceful.timeout.ms"
 
 
@@ -308,14 +254,10 @@ class TaskCountMissing(Cause):
 
 
 class TaskReassigned(Cause):
-    """The task is not assigned to this worker any more."""
-
     text: ClassVar = "the task is no longer assigned to this worker"
 
 
 class TaskCountOutdated(Cause):
-    """New task configs follow the last task count record, so older producers must be fenced."""
-
     text: ClassVar = "new task configs follow the last task count record"
 
 
@@ -332,8 +274,6 @@ class RevocationsFollow(Cause):
 
 
 class FormerLeaderFenced(Cause):
-    """The former leader's producer is fenced."""
-
     text: ClassVar = "the former leader's producer is fenced"
 
 
@@ -384,8 +324,6 @@ class FencedByLeader(Cause):
 
 
 class TakeoverUnknown(Cause):
-    """No other worker has reported the task in the status topic yet."""
-
     task: TaskId
     newer_epoch: int | None
 
@@ -407,26 +345,18 @@ class TaskFailing(Cause):
 
 
 class BulkJobFailed(_Abort):
-    """A transaction was aborted because a bulk job failed."""
-
     text: ClassVar = "a bulk job failed"
 
 
 class BulkJobEmpty(_Abort):
-    """A transaction was aborted because a bulk job had nothing to commit."""
-
     text: ClassVar = "a bulk job had nothing to commit"
 
 
 class StoppedBeforeCommit(_Abort):
-    """A transaction was aborted because the task stopped before it asked for a commit."""
-
     text: ClassVar = "stopped before the task asked for a commit"
 
 
 class AbortAsked(Cause):
-    """The task asked for the abort."""
-
     text: ClassVar = "asked for by the task"
 
 
@@ -445,8 +375,6 @@ class FlushFailed(Cause):
 
 
 class RefusedByKafka(Cause):
-    """Kafka refused the records."""
-
     text: ClassVar = "refused by Kafka"
 
 
@@ -458,8 +386,6 @@ class RecordsFailed(Cause):
 
 
 class BulkModeSet(Cause):
-    """`bulk.mode` decides: never or always."""
-
     text: ClassVar = "bulk.mode is {mode}"
     mode: str
 
@@ -472,8 +398,6 @@ class LaneObstacle(Cause):
 
 
 class LittleWaits(Cause):
-    """Fewer bytes wait than `limit_bytes`."""
-
     waiting_bytes: int
     limit_bytes: int
 
@@ -496,8 +420,6 @@ class FewCores(Cause):
 
 
 class MuchWaits(Cause):
-    """Enough bytes wait, and Spark has cores for them."""
-
     waiting_bytes: int
     cores: int
 
@@ -533,15 +455,11 @@ class ThreadEnded(Cause):
 
 
 class FaultAsked(Cause):
-    """A user asked for the fault."""
-
     text: ClassVar = "{fault} was asked for"
     fault: str
 
 
 class FaultScheduled(Cause):
-    """The fault was scheduled `after_s` seconds before."""
-
     text: ClassVar = "it was scheduled {after_s:g} s before"
     after_s: float
 

@@ -151,7 +151,6 @@ class ConfigKey(Value, Shown):
 
     @property
     def required(self) -> bool:
-        """True when the user has to give a value."""
         return self.default is REQUIRED
 
     def row(self) -> dict[str, object]:
@@ -285,7 +284,6 @@ class ConfigDef:
 
     @classmethod
     def of(cls, keys: Iterable[ConfigKey]) -> ConfigDef:
-        """A definition of these keys."""
         made = cls()
         made._keys = {key.name: key for key in keys}
         return made

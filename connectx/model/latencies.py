@@ -29,7 +29,6 @@ def quantile(buckets: Buckets, share: float) -> float | None:
 
 
 def added(first: Buckets, second: Buckets) -> dict[int, int]:
-    """Both together."""
     return {bucket: first.get(bucket, 0) + second.get(bucket, 0) for bucket in sorted({*first, *second})}
 
 

@@ -102,8 +102,6 @@ class Payload(Shown, Value):
 
 
 class ClusterStarted(Payload):
-    """A cluster was started or joined."""
-
     bootstrap_servers: str
     group_id: str
 
@@ -148,8 +146,6 @@ class WorkerStopped(Payload):
 
 
 class WorkerFailed(Payload):
-    """A worker has ended by itself."""
-
     error: str
 
 
@@ -420,8 +416,6 @@ class TransactionCommitted(Payload):
 
 
 class TransactionAborted(Payload):
-    """A transaction with `records` was aborted."""
-
     has_reason: ClassVar = True
     records: int
 
@@ -471,20 +465,14 @@ class CommitRefused(Payload):
 
 
 class PartitionsAssigned(Payload):
-    """A sink task got partitions."""
-
     partitions: tuple[str, ...]
 
 
 class PartitionsRevoked(Payload):
-    """A sink task gave up partitions."""
-
     partitions: tuple[str, ...]
 
 
 class PartitionsLost(Payload):
-    """A sink task lost partitions."""
-
     partitions: tuple[str, ...]
 
 

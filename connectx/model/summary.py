@@ -15,7 +15,6 @@ class Summary:
     smallest: float = 0
 
     def add(self, number: float) -> None:
-        """One more."""
         self.smallest = number if self.count == 0 else min(self.smallest, number)
         self.largest = max(self.largest, number)
         self.count += 1

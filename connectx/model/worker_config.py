@@ -134,7 +134,6 @@ class WorkerConfig(WorkerKeys):
 
     @property
     def inter_worker_key_bytes(self) -> int:
-        """Size of session keys."""
         return (self.inter_worker_key_size or _SESSION_KEY_BITS) // 8
 
     def task_transactional_id(self, connector: str, task: int) -> str:

@@ -71,7 +71,6 @@ class Recording(Shown, Value):
         return Form("Recording", facts)
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of the file."""
         header = {
             "format": FORMAT,
             "version": VERSION,

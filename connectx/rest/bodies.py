@@ -121,7 +121,6 @@ class Logger(TypedDict):
 
 
 def bad_request(message: str) -> RestError:
-    """A 400."""
     return RestError(message, status=400)
 
 

@@ -127,7 +127,6 @@ class Call:
                 assert_never(reply)
 
     async def answers_in(self, timeout_ms: int) -> bool:
-        """True when the core answers within `timeout_ms`."""
         waiting = asyncio.wrap_future(self._backend.ask(verbs.Worker()))
         done, _ = await asyncio.wait({waiting}, timeout=timeout_ms / 1000)
         return bool(done) and waiting.exception() is None

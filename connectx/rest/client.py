@@ -107,7 +107,6 @@ class RestClient(Shown):
         return RestClient([url], retry_s=0, http=self._http, answer_s=answer_s or self._answer_s)
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def ask(self, verb: Asks[T]) -> T:
@@ -202,7 +201,6 @@ class RestClient(Shown):
         return created
 
     def info(self, connector: str) -> ConnectorInfo:
-        """Name, config, tasks and type."""
         return self.ask(verbs.ConnectorInfo(connector))
 
     def config(self, connector: str) -> Config:
@@ -222,15 +220,12 @@ class RestClient(Shown):
         return self.ask(verbs.ConnectorStatus(connector))
 
     def tasks(self, connector: str) -> list[TaskInfo]:
-        """Ids and configurations of the tasks."""
         return self.ask(verbs.Tasks(connector))
 
     def task_status(self, connector: str, task: int) -> TaskState:
-        """State of one task."""
         return self.ask(verbs.TaskStatus(connector, task))
 
     def pause(self, connector: str) -> None:
-        """Ask for PAUSED; tasks stay assigned."""
         self.ask(verbs.Pause(connector))
 
     def resume(self, connector: str) -> None:
@@ -283,7 +278,6 @@ class RestClient(Shown):
         return self.call(admin.plugins, {"connectorsOnly": connectors_only}, read_s=_ANSWER_S)
 
     def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
-        """Configuration keys of a plugin."""
         return self.call(admin.plugin_config, {"plugin": plugin}, read_s=_ANSWER_S)
 
     def validate(self, config: Config) -> ConfigInfos:

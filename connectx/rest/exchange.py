@@ -51,7 +51,6 @@ class Login(httpx.Auth):
         self._credentials = credentials
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add the header."""
         request.headers["authorization"] = self._credentials.own
         yield request
 

@@ -52,7 +52,6 @@ class Forwarder:
         return Response(answer.content, answer.status_code, returned)
 
     async def close(self) -> None:
-        """Close the connections to other workers."""
         if self._client is not None:
             await self._client.aclose()
 

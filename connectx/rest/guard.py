@@ -83,7 +83,6 @@ class Guard:
     under_way: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
         request = Request(scope)
         is_public = scope["path"] in _PUBLIC
         if self._is_foreign(request):

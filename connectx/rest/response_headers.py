@@ -20,8 +20,6 @@ class ResponseHeaders:
         self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._add(MutableHeaders(scope=message))

@@ -61,7 +61,6 @@ class Mailbox:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def post(self, stimulus: Posted) -> None:

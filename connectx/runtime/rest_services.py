@@ -116,7 +116,6 @@ class RestServices:
         return self._view().get("generation") is not None
 
     def stage(self) -> str:
-        """What the worker does now."""
         return {"joining": "rebalancing", "starting": "reading its internal topics"}.get(
             self._view().get("state", "starting"), "handling other requests"
         )
@@ -136,7 +135,6 @@ class RestServices:
         return [_plugin(plugin) for plugin in described]
 
     def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
-        """Key definitions of a plugin."""
         try:
             definition = self._plugins.config_of(plugin)
         except PluginNotFoundError as error:

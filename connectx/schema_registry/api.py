@@ -41,7 +41,6 @@ class _Asked:
 
     @property
     def subject(self) -> str:
-        """Subject in the path."""
         return self.path("subject")
 
     @property
@@ -50,12 +49,10 @@ class _Asked:
         return self.subject if "subject" in self._request.path_params else None
 
     def path(self, name: str) -> str:
-        """A parameter of the path."""
         return unquote(self._request.path_params[name])
 
     @property
     def schema_id(self) -> int:
-        """Id in the path."""
         text = self.path("id")
         if not text.isdigit():
             raise RefusedError(404, 404, "HTTP 404 Not Found")
@@ -66,7 +63,6 @@ class _Asked:
         return self.text(name).lower() == "true"
 
     def text(self, name: str) -> str:
-        """A parameter of the query."""
         return self._request.query_params.get(name, "")
 
     @property

@@ -46,8 +46,6 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class NodeField:
-    """A field of a record."""
-
     name: str
     aliases: tuple[str, ...]
     type: Node

@@ -129,7 +129,6 @@ class Catalog:
         return [one for name in self.subjects(prefix, deleted=deleted) for one in self._of(name, deleted)]
 
     def referencing(self, subject: str, version: int) -> list[Version]:
-        """Versions that refer to one."""
         return [
             one for one in self.all() if any((ref.subject, ref.version) == (subject, version) for ref in one.references)
         ]

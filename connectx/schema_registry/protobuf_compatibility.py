@@ -106,7 +106,6 @@ class _Fields(Value):
 
     @classmethod
     def of(cls, message: Descriptor) -> _Fields:
-        """The fields of a message."""
         from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
         proto, file = DescriptorProto(), FileDescriptorProto()

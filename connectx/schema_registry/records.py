@@ -52,7 +52,6 @@ class Version(Value):
         return found | {"schema": self.text}
 
     def to_json(self) -> dict[str, Any]:
-        """The version as in answers."""
         return {"subject": self.subject, "version": self.version, "id": self.schema_id, **self.schema_json()}
 
 
@@ -68,7 +67,6 @@ def self_json(version: Version) -> dict[str, Any]:
 
 
 def schema_key(subject: str, version: int) -> str:
-    """Key of a version."""
     return _text({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": _SCHEMA_MAGIC})
 
 

@@ -54,7 +54,6 @@ class Draws(Value):
         return Draws(self.rows, self.seed, place)
 
     def of(self, rows: Any) -> Draws:
-        """Numbers of other rows."""
         return Draws(rows, self.seed, self.place)
 
     def _mixed(self, name: str) -> Any:

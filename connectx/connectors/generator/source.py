@@ -108,7 +108,6 @@ class Generator(SourceConnector):
         """Source partition `{"generator": t, "of": n}`, source offset `{"rows": <rows made>}`."""
 
         def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
-            """Take the configuration."""
             super().start(config, context)
             if found := _problems(config):
                 raise ConfigError([message for messages in found.values() for message in messages])

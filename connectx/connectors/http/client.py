@@ -83,7 +83,6 @@ class HttpTarget:
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
         if self._tokens is not None:
             self._tokens.close()

@@ -82,7 +82,6 @@ class Tokens:
         self._token = ""
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _fetch(self) -> None:

@@ -49,7 +49,6 @@ class HttpSink(SinkConnector):
         """One client; every put is a row of requests."""
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
-            """Take the configuration; the first request connects."""
             super().start(config, context)
             self._settings = HttpSettings.of(config)
             self._tolerates = config.get("errors.tolerance") == "all"
@@ -84,11 +83,9 @@ class HttpSink(SinkConnector):
             self._is_cancelled = True
 
         def stop(self) -> None:
-            """Close the connections."""
             self._target.close()
 
         def abandon(self) -> None:
-            """Close the connections."""
             self._target.close()
 
         def _begin(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:

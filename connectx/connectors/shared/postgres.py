@@ -84,12 +84,10 @@ class PostgresSession:
         self._in_transaction = False
 
     def execute(self, sql: str) -> None:
-        """Run a statement within the transaction."""
         with self._cursor() as cursor:
             self._call(sql, cursor.execute, sql)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a query within the transaction."""
         with self._cursor() as cursor:
             self._call(sql, cursor.execute, sql)
             rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 
 def literal(value: str | int | None) -> str:
-    """An SQL literal."""
     if value is None:
         return "NULL"
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

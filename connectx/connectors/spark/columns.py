@@ -132,7 +132,6 @@ class ColumnReader:
     def again(
         self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
     ) -> Iterator[tuple[pa.Table, SourceOffset]]:
-        """Rows between two offsets."""
         if end is None:
             found = self._probe(spark, start)
             if not found.count:

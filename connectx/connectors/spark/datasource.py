@@ -124,7 +124,6 @@ class DataSourceSource(SourceConnector):
             return self.poll(spark, offset)
 
         def idle(self, offset: SourceOffset | None) -> None:
-            """Wait for the configured time."""
             self.context.wait(self._values["poll.interval.ms"])
 
         def committed(self, offset: SourceOffset) -> None:
@@ -134,7 +133,6 @@ class DataSourceSource(SourceConnector):
                 reader.commit(_from_stored(offset))
 
         def stop(self) -> None:
-            """Stop the reader."""
             if self._reader is not None:
                 self._reader.stop()
 

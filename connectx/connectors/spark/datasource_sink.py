@@ -56,7 +56,6 @@ class DataSourceSink(GatheringSink):
 
     @classmethod
     def bulk_classes(cls, config: Mapping[str, str | None]) -> Sequence[type]:
-        """The DataSource."""
         return (load_writable(config.get("datasource.class") or ""),)
 
     class Task(GatheringTask):

@@ -55,12 +55,10 @@ class GatheringSink(SinkConnector):
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """None."""
         return None
 
     @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
-        """As configured."""
         interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
         return interval_ms
 
@@ -74,7 +72,6 @@ class GatheringTask(SinkTask):
     reads_fields = True
 
     def use(self, name: str, flush_rows: int) -> None:
-        """Take the settings."""
         self.name = name
         self.schema: pa.Schema | None = None
         self._flush_rows = flush_rows

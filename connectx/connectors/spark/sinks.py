@@ -35,7 +35,6 @@ class _SparkTask(GatheringTask):
     stages_rows = True
 
     def write(self, frame: Any, ranges: Ranges, token: str) -> None:
-        """Write a DataFrame."""
         raise TypeError(f"{type(self).__name__} must define write")
 
     def write_out(self, tables: Sequence[pa.Table], schema: pa.Schema, ranges: Ranges) -> None:
@@ -110,7 +109,6 @@ class SparkSink(GatheringSink):
         """All topics go to one target."""
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
-            """Take the settings."""
             super().start(config, context)
             values = SparkSink.config.parse(config)
             self._format: str = values["format"]
@@ -118,7 +116,6 @@ class SparkSink(GatheringSink):
             self.use(f"Spark's format {self._format}", values["flush.size"])
 
         def write(self, frame: Any, ranges: Ranges, token: str) -> None:
-            """Append."""
             frame.write.format(self._format).options(**self._options).mode("append").save()
 
 

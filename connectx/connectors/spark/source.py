@@ -215,11 +215,9 @@ class SparkSource(SourceConnector):
         def reread(
             self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
         ) -> Iterator[Slice] | None:
-            """The rows between two offsets."""
             return (self._slice(rows, after) for rows, after in self._reader.again(spark, start, end) if rows.num_rows)
 
         def idle(self, offset: SourceOffset | None) -> None:
-            """Wait for the configured time."""
             self.context.wait(self._values["poll.interval.ms"])
 
         def _slice(self, rows: pa.Table, after: SourceOffset) -> Slice:

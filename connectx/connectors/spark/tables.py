@@ -175,7 +175,6 @@ class TableReader:
     def again(
         self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
     ) -> Iterator[tuple[pa.Table, SourceOffset]]:
-        """Rows between two places."""
         until = None if end is None else self._parsed(end)
         at = self._place(start)
         if start is None and until is not None and until.start is not None:

@@ -78,7 +78,6 @@ class Retry:
         self.due_ms = now_ms + (backoff(settings, self.attempts) if backoff_ms is None else backoff_ms)
 
     def reset(self) -> None:
-        """An attempt succeeded."""
         self.attempts = self.due_ms = 0
 
 

@@ -33,7 +33,6 @@ class Partition:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether records are to be fetched."""
         return not self.paused and not self.failed
 
     def restart(self, offset: int, version: int) -> None:
@@ -79,7 +78,6 @@ class FetcherState(Stepping[msg.FetcherEffect], FieldState):
         return [t for t, partition in self.partitions.items() if partition.is_wanted and t not in self.leaders]
 
     def next_time_ms(self) -> int | None:
-        """When something is due."""
         times = [partition.retry.due_ms for partition in self.partitions.values() if partition.is_wanted]
         times += [self.metadata_retry.due_ms] if self.leaderless() else []
         return min((time_ms for time_ms in times if time_ms > self.now_ms), default=None)

@@ -237,7 +237,6 @@ class Leadership:
         context.emit(CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
 
     def on_session_key(self, stimulus: SessionKeyCreated) -> None:
-        """Write the new key."""
         self.key_request, self.writes_key = None, True
         algorithm = self.context.settings.worker.inter_worker_key_generation_algorithm
         self.writer.put_session_key(SessionKeyRecord(stimulus.key, algorithm, stimulus.creation_timestamp_ms))

@@ -54,8 +54,6 @@ MEMBERSHIP_LOST = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
 
 
 class MembershipState(StrEnum):
-    """Where a member stands."""
-
     # Not a member. Answers nothing; goes to FINDING by start().
     STOPPED = "stopped"
     # The coordinator is unknown: asked for, or waiting for RETRY; no heartbeats. Goes to STABLE, PREPARING (to rejoin).
@@ -200,7 +198,6 @@ class Membership:
             self.context.emit(SendLeaveGroup(self._next_id(), member_id))
 
     def on_timer(self, stimulus: TimerFired) -> None:
-        """One of its timers has fired."""
         if not self.timers.accept(stimulus):
             return
         match stimulus.key:

@@ -129,7 +129,6 @@ class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], Generic[ActionT, Ans
             self.on_event(stimulus)
 
     def on_answer(self, effect: ActionT, answer: AnswerT) -> None:
-        """An effect is answered."""
         raise NotImplementedError
 
     def on_event(self, event: EventT) -> None:
@@ -137,7 +136,6 @@ class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], Generic[ActionT, Ans
         raise NotImplementedError
 
     def on_begin(self) -> None:
-        """Start the plugin."""
         raise NotImplementedError
 
     def on_resumed(self) -> None:
@@ -155,12 +153,10 @@ class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], Generic[ActionT, Ans
         self.emit(Asked(self.last_number, effect))
 
     def record(self, payload: Payload, why: Cause | None = None) -> None:
-        """Report what has changed in the task."""
         task = self.settings.task
         self.add(Transition(payload, task.connector, task.task, producer_epoch=self.producer_epoch, why=why))
 
     def move(self, after: Phase) -> None:
-        """Enter the next phase."""
         self.phase = moved(self.MOVES, self.phase, after, self.settings.task)
 
     def wait(self) -> None:

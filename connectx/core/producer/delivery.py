@@ -81,7 +81,6 @@ class Delivery:
     appended: int = 0
 
     def is_empty(self) -> bool:
-        """Whether no batch waits or is in flight."""
         return not self.queues
 
     def find_in_flight(self, target: TopicPartition, number: int) -> Pending | None:
@@ -112,7 +111,6 @@ class Delivery:
         return min(times, default=None)
 
     def append(self, batches: Iterable[Batch], now_ms: int) -> None:
-        """Queue batches."""
         for batch in batches:
             self.appended += 1
             pending = Pending(batch, (self.appended,), now_ms)
@@ -213,7 +211,6 @@ class Delivery:
         self.leaders.pop(target, None)
 
     def drop_waiting(self) -> list[int]:
-        """Drop what is not in flight."""
         dropped: list[int] = []
         for target in list(self.queues):
             queue = self.queues[target]
@@ -230,7 +227,6 @@ class Delivery:
         return True
 
     def drop_all(self) -> list[int]:
-        """Drop everything."""
         dropped = [p.batch.number for queue in self.queues.values() for p in (*queue.in_flight, *queue.waiting)]
         self.queues.clear()
         return dropped

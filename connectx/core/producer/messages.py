@@ -48,8 +48,6 @@ class ProducerSettings(Value):
 
 
 class ProducerPhase(StrEnum):
-    """Where a producer is."""
-
     NEW = "new"
     INITIALIZING = "initializing"
     READY = "ready"
@@ -262,8 +260,6 @@ class CoordinatorFound(Value):
 
 
 class ProducerIdGranted(Value):
-    """Answer to InitProducerId."""
-
     error: str | None
     producer_id: int = -1
     epoch: int = -1

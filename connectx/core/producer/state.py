@@ -66,6 +66,5 @@ class ProducerState(Stepping[msg.ProducerEffect], FieldState):
         return msg.Loan(self.producer_id, self.epoch, self.protocol, sequences)
 
     def next_time_ms(self) -> int | None:
-        """When something is due."""
         times = [self.coordinator_retry.due_ms, self.metadata_retry.due_ms, self.delivery.next_time_ms(self.now_ms)]
         return min((time for time in times if time is not None and time > self.now_ms), default=None)

@@ -20,8 +20,6 @@ _CORES: Final = 4  # where they are not known
 
 
 class Job(Value):
-    """A job that runs."""
-
     token: int
     ranges: Ranges
 
@@ -79,7 +77,6 @@ class BulkLane:
         return bool(self.ends) and decide and now_ms >= self.cores_at_ms
 
     def cores_known(self, cores: int | None, now_ms: int) -> None:
-        """Take the answer."""
         self.cores, self.cores_at_ms = cores, now_ms + self.settings.cores_interval_ms
 
     def choose(self, progress: Progress) -> bool:
@@ -107,7 +104,6 @@ class BulkLane:
         return {p: (progress.positions[p], progress.reached[p] + min(share, lag)) for p, lag in mine.items()}
 
     def begin(self, ranges: Ranges) -> Job:
-        """A job starts."""
         self.tokens += 1
         self.ends = {}
         self.job = Job(self.tokens, ranges)

@@ -43,8 +43,6 @@ class JoinGroup(Value):
 
 
 class Poll(Value):
-    """Poll the consumer for at most `timeout_ms`."""
-
     epoch: int
     timeout_ms: int
 
@@ -277,8 +275,6 @@ class PutRefused(Value):
 
 
 class OffsetsCommitted(Value):
-    """CommitOffsets has succeeded."""
-
     sequence: int
 
 

@@ -65,7 +65,6 @@ class Batch:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """The offsets after the batch."""
         return {partition: end for partition, (_, end) in self.ranges.items()}
 
 
@@ -105,7 +104,6 @@ class Progress:
             offsets.update(positions)
 
     def disown(self, partitions: Partitions) -> None:
-        """Partitions were taken away."""
         for offsets in (self.positions, self.reached, self.committed):
             for partition in partitions:
                 offsets.pop(partition, None)
@@ -133,7 +131,6 @@ class Progress:
         ]
 
     def put(self, batch: Batch, records: int) -> None:
-        """The target took a batch."""
         self.positions |= batch.ends
         self.reached |= batch.ends
         self.put_records += records

@@ -57,8 +57,6 @@ class SlicePart(Value):
 
 
 class PartitionOffset(Value):
-    """A source partition with a source offset in it."""
-
     partition: Mapping[str, Any]
     offset: Mapping[str, Any]
 

@@ -52,11 +52,9 @@ class AvroCodec:
 
     @property
     def type(self) -> pa.DataType:
-        """Arrow type of the values."""
         return self._kind
 
     def read(self, bodies: pa.Array) -> Decoded:
-        """Values of bodies (binary); one that cannot be read has an error."""
         return read_by_halves(bodies, lambda part: values_of(self._decoded(part.to_pylist()), self._avro), self._kind)
 
     def write(self, values: pa.Array) -> pa.Array:

@@ -76,7 +76,6 @@ class AvroConverter(RegistryConverter):
         return OwnSchema(text, self._parsed(text, ()).name)
 
     def codec(self, known: KnownSchema, record: str = "") -> AvroCodec:
-        """A codec of a registered schema."""
         return AvroCodec(self._parsed(known.text, [text for _, text in known.references]))
 
     def _parsed(self, text: str, references: Any) -> AvroType:

@@ -86,8 +86,6 @@ def scrubbed(name: str) -> str:
 
 
 class _Record(Value):
-    """A record that a schema has defined."""
-
     kind: pa.StructType
     name: SchemaName
     full_name: str

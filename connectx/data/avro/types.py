@@ -147,7 +147,6 @@ class _Parser:
     names: dict[str, AvroType | None] = field(default_factory=dict)
 
     def parsed(self, schema: Any, namespace: str) -> AvroType:
-        """The tree of a part."""
         if isinstance(schema, str):
             return AvroType(schema, label=schema) if schema in _PRIMITIVE else self._known(schema, namespace)
         if isinstance(schema, list):

@@ -91,7 +91,6 @@ class JsonSchemaConverter(RegistryConverter):
         return OwnSchema(text, name.name if pa.types.is_struct(kind) else "")
 
     def codec(self, known: KnownSchema, record: str = "") -> JsonSchemaCodec:
-        """A codec of a registered schema."""
         settings = self.settings
         json_type = type_of(
             parse(known.text, known.references),

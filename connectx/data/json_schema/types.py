@@ -78,7 +78,6 @@ class _Types(Value):
     within: tuple[Node, ...]
 
     def of(self, node: Node) -> JsonType:
-        """The type of a node."""
         if any(one is node for one in self.within):
             raise ConversionError(
                 "The JSON Schema is recursive, which no column can hold.",

@@ -51,7 +51,6 @@ class ProtobufCodec:
         self._path = (names.index(record),) if record in names else (0,)
 
     def read(self, bodies: pa.Array) -> Decoded:
-        """Values of bodies (binary); one that cannot be read has an error."""
         heads = pc.binary_slice(bodies, 0, 1)
         if pc.all(pc.equal(heads, _FIRST)).as_py():
             return self._read((0,), pc.binary_slice(bodies, 1, np.iinfo(np.int32).max))

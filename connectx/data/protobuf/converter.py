@@ -103,7 +103,6 @@ class ProtobufConverter(RegistryConverter):
         return OwnSchema(text, record)
 
     def codec(self, known: KnownSchema, record: str = "") -> ProtobufCodec:
-        """A codec of a registered schema."""
         settings = self.settings
         options = Options(
             int_for_enums=settings["int.for.enums"],

@@ -103,8 +103,6 @@ def _wrapper(kind: pa.DataType) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Schema:
-    """A file that is being made."""
-
     file: FileDescriptorProto
     optional: bool
     wrapped: bool

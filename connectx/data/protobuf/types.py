@@ -64,7 +64,6 @@ class Options(Value):
     full_names: bool = False
 
     def name(self, named: Any) -> SchemaName:
-        """Name of the schema of a message or enum."""
         return SchemaName(named.full_name if self.full_names else named.name)
 
 

@@ -125,7 +125,6 @@ class RegistryClient:
         return self._known[schema_id]
 
     def close(self) -> None:
-        """Close its connections."""
         self._client.close()
 
     def _schema(self, kind: str, text: str) -> Any:

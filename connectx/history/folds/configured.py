@@ -29,7 +29,6 @@ class ConfiguredFold:
         self._connectors: dict[str, _Connector] = {}
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         change = event.payload
         if event.connector is None or not isinstance(change, ConnectorConfigured | ConnectorDeleted | TasksConfigured):
             return

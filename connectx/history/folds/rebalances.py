@@ -96,7 +96,6 @@ class RebalanceFold:
         self._removed: dict[str, None] = {}
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         worker = event.worker or ""
         self._states.take(event)
         match event.payload:
@@ -120,7 +119,6 @@ class RebalanceFold:
                     self._forget(self._kept)
 
     def rebalances(self) -> tuple[Rebalance, ...]:
-        """All rounds up to now."""
         done = []
         before, ever = self._before, dict(self._ever)
         for generation in sorted(self._drafts):

@@ -88,7 +88,6 @@ class Run(Value):
 
     @property
     def start_ms(self) -> int:
-        """When its first step was taken."""
         return self.segments[0].start_ms
 
     @property
@@ -98,7 +97,6 @@ class Run(Value):
 
     @property
     def state(self) -> RunState:
-        """Its state now, or the one it ended in."""
         return self.segments[-1].state
 
     def covers(self, time_ms: int) -> bool:
@@ -212,7 +210,6 @@ class RunFold:
         self._urls: dict[str, str] = {}
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         match event.payload:
             case TaskStep(step):
                 self._step(event, step)

@@ -31,7 +31,6 @@ class WorkerSnapshot(Value):
 
     @property
     def state(self) -> WorkerState:
-        """Its state in one word."""
         return self.standing.state
 
 
@@ -71,7 +70,6 @@ _WITHOUT_RUN = (State.STOPPED, State.RESTARTING)
 
 
 def snapshot(events: Iterable[Event]) -> Snapshot:
-    """How things stand after the last event."""
     fold = SnapshotFold()
     for event in events:
         fold.take(event)
@@ -99,7 +97,6 @@ class SnapshotFold:
         self._fenced = 0
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         for fold in (self._runs, self._rebalances, self._states, self._configured):
             fold.take(event)
         reported = event.payload
@@ -118,7 +115,6 @@ class SnapshotFold:
         self._fenced += event.kind in REJECTIONS
 
     def snapshot(self) -> Snapshot:
-        """How things stand now."""
         all_runs = self._runs.runs()
         rounds = [round_ for round_ in self._rebalances.rebalances() if round_.generation is not None]
         standings = self._states.standings()

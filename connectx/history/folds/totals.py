@@ -48,7 +48,6 @@ class TotalsFold:
         self._configured = ConfiguredFold()
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         self._configured.take(event)
         if event.connector is None:
             return

@@ -110,7 +110,6 @@ class WorkerStateFold:
         self._urls: dict[str, str] = {}
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         if event.worker is None:
             return
         if isinstance(event.payload, WorkerStarted) and event.payload.url:

@@ -73,7 +73,6 @@ class Bar(Value):
 
     @property
     def start_ms(self) -> int:
-        """When it begins."""
         return self.parts[0].start_ms
 
     @property
@@ -83,7 +82,6 @@ class Bar(Value):
 
     @property
     def colour(self) -> str:
-        """Colour of its connector."""
         return colour(self.place)
 
     @property
@@ -93,7 +91,6 @@ class Bar(Value):
 
     @property
     def height(self) -> int:
-        """Of the drawn bar."""
         return THIN if self.task is None else BAR
 
 
@@ -122,12 +119,10 @@ class Row(Value):
 
     @property
     def state(self) -> WorkerState:
-        """Its state in one word."""
         return self.standing.state
 
     @property
     def height(self) -> int:
-        """Of the drawn row."""
         return max(self.task_lanes * LANE + self.connector_lanes * THIN_LANE + 2 * ROW_PAD, ROW_LEAST)
 
     def top(self, bar: Bar) -> int:
@@ -230,7 +225,6 @@ class TimelineFold:
         self._taken = 0
 
     def take(self, event: Event) -> None:
-        """Add the next event."""
         for fold in (self._runs, self._rebalances, self._states):
             fold.take(event)
         if _mark_kind(event) is not None:

@@ -98,7 +98,6 @@ class Admin:
         }
 
     def broker_count(self, timeout_s: float = CALL_S) -> int:
-        """How many brokers there are."""
         try:
             return len(self._rdkafka().list_topics(timeout=timeout_s).brokers)
         except KafkaException as error:
@@ -145,7 +144,6 @@ class Admin:
         return found
 
     def cluster_id(self, timeout_s: float = CALL_S) -> str:
-        """The id of the Kafka cluster."""
         answer, error = self._outcome(self._rdkafka().describe_cluster(request_timeout=timeout_s))
         if error is not None:
             raise self._typed(error, "ask for the cluster's id")
@@ -217,7 +215,6 @@ class Admin:
             return self._offsets
 
     def group_offsets(self, group: str, timeout_s: float = CALL_S) -> Offsets:
-        """Committed offsets of a consumer group."""
         return self._group(group, timeout_s).offsets()
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], timeout_s: float = CALL_S) -> None:

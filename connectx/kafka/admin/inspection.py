@@ -74,7 +74,6 @@ class Inspection:
         ]
 
     def close(self) -> None:
-        """Close the connections."""
         self._admin.close()
 
     def __enter__(self) -> Inspection:

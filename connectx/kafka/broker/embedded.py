@@ -107,7 +107,6 @@ class EmbeddedKafka(Shown):
 
     @property
     def alive(self) -> bool:
-        """Whether the broker's process runs."""
         return self._child is not None and self._child.poll() is None
 
     @property
@@ -212,7 +211,6 @@ class EmbeddedKafka(Shown):
         return self._saw_disk_full
 
     def log_tail(self) -> str:
-        """The end of the broker's log."""
         return self._child.log_tail() if self._child is not None else ""
 
     def _start_on_free_ports(self, java: JavaHome, class_path: list[Path]) -> None:

@@ -97,7 +97,6 @@ class InternalTopics:
 
     @property
     def offsets(self) -> OffsetStore:
-        """Committed source offsets."""
         return self._offsets
 
     def start(self, timeout_s: float = START_S) -> None:

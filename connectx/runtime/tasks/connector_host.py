@@ -96,7 +96,6 @@ class ConnectorHost:
         self._thread = threading.Thread(target=self._run, name=f"connector-{order.connector}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def execute(self, effect: ConnectorEffect) -> None:

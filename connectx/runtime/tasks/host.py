@@ -87,7 +87,6 @@ class TaskHost:
             self._hosts.pop(key, None)
 
     def prepare_task(self, effect: PrepareTask) -> None:
-        """Make and start a task runner."""
         is_source = self._plugins.connector_type(effect.connector_config) is ConnectorType.SOURCE
         make = SourceRunner if is_source else SinkRunner
         runner: TaskRunner = make(effect, self._services, self._plugins)
@@ -104,7 +103,6 @@ class TaskHost:
             runner.execute(effect)
 
     def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
-        """Live numbers of the tasks."""
         return {key.task: runner.metrics() for key, runner in list(self._runners.items())}
 
     def counted(self) -> dict[TaskId, Mapping[str, object]]:

@@ -75,7 +75,6 @@ class Audit(Value):
         return self.findings[0].severity if self.findings else None
 
     def of(self, code: str) -> tuple[Finding, ...]:
-        """Findings of one code."""
         return tuple(finding for finding in self.findings if finding.code == code)
 
     def to_pandas(self) -> pd.DataFrame:

@@ -50,8 +50,6 @@ FindPlaces = Callable[[Sequence[Event], Began, TaskSpark], Places]
 
 @runtime_checkable
 class Checkable(Protocol):
-    """A cluster."""
-
     def _check_input(self) -> CheckInput:
         """What a check uses of it."""
 

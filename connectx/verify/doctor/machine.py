@@ -49,7 +49,6 @@ def judge_python(version: tuple[int, ...], system: str) -> Finding:
 
 
 def python() -> Finding:
-    """The Python that runs this."""
     return judge_python(sys.version_info[:3], platform.system())
 
 
@@ -69,7 +68,6 @@ def judge_java(java: JavaHome | None, passed_over: tuple[str, ...], *, needed: b
 
 
 def java(*, needed: bool) -> tuple[JavaHome | None, Finding]:
-    """The Java that would be used."""
     found, passed_over = look_for_java()
     return found, judge_java(found, passed_over, needed=needed)
 
@@ -88,7 +86,6 @@ def judge_jars(cached: bool, unfetchable: str | None, *, needed: bool) -> Findin
 
 
 def kafka_jars(java: JavaHome | None, *, needed: bool) -> Finding:
-    """The jars of the embedded Kafka."""
     try:
         cached = jars.fetched(jars.KAFKA) is not None
         unfetchable = None
@@ -207,5 +204,4 @@ def judge_postgres(versions: Mapping[str, str | None]) -> Finding:
 
 
 def postgres() -> Finding:
-    """The packages of PostgreSQL."""
     return judge_postgres({name: version_of(name) for name in _POSTGRES})

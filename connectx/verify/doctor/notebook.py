@@ -46,7 +46,6 @@ def judge_front_end(env: Mapping[str, str], modules: Collection[str], *, shell: 
 
 
 def front_end() -> FrontEnd:
-    """That of this process."""
     shell = "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
     return judge_front_end(os.environ, sys.modules, shell=shell, kernel=in_kernel())
 
@@ -77,7 +76,6 @@ def judge_packages(versions: Mapping[str, str | None]) -> Finding:
 
 
 def packages() -> Finding:
-    """The installed ones."""
     return judge_packages({name: version_of(name) for name in _PACKAGES})
 
 

@@ -203,7 +203,6 @@ def judge_exactly_once(probe: KafkaProbe) -> Finding:
 
 
 def judgements(probe: KafkaProbe) -> list[Finding]:
-    """What is there."""
     reach = judge_reach(probe)
     if probe.view is None or probe.hidden:
         return [reach]

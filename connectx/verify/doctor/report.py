@@ -70,7 +70,6 @@ class Checkup:
 
     @property
     def summary(self) -> str:
-        """One sentence."""
         every = [*self.findings, *self.abilities]
         broken = [found.name for found in every if found.status is Status.BROKEN]
         if broken:

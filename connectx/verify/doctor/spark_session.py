@@ -108,7 +108,6 @@ def _problem(ask: Callable[[], object], timeout_s: float) -> str | None:
 
 
 def judge_session(probe: SparkProbe) -> Finding:
-    """What there is."""
     names = {"classic": "classic session", "connect": "Spark Connect session"}
     if probe.kind == "none":
         if probe.version is None and "pyspark" not in sys.modules:

@@ -99,11 +99,9 @@ class BulkJob:
 
     @property
     def ended(self) -> bool:
-        """Whether its thread has ended."""
         return self._thread is None or not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Until its thread has ended."""
         if self._thread is not None:
             self._thread.join()
 
@@ -113,7 +111,6 @@ class BulkJob:
         self._spark.interrupt()
 
     def outcome(self) -> m.BulkStaged | m.BulkFailed:
-        """Reports to the loop."""
         if isinstance(error := self._error, NotStageableError):
             return m.BulkFailed(self.number, error.message, {p: first + 1 for p, (first, _) in self._ranges.items()})
         if error is not None:
@@ -271,7 +268,6 @@ class BulkJobs:
                 self._discard(job)
 
     def progress(self) -> Mapping[str, object] | None:
-        """Of the job that runs."""
         return None if self._running is None else self._running.progress()
 
     def close(self) -> None:

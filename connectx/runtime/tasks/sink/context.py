@@ -46,12 +46,10 @@ class SinkContext:
 
     @property
     def task(self) -> TaskId:
-        """Id of the task."""
         return self._setup.task
 
     @property
     def group_id(self) -> str:
-        """The consumer group."""
         return self._group_id
 
     @property
@@ -92,9 +90,7 @@ class SinkContext:
             self._dead_letters.flush()
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions were assigned."""
         self._assignment = sorted({*self._assignment, *partitions})
 
     def remove(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions were taken away."""
         self._assignment = [partition for partition in self._assignment if partition not in partitions]

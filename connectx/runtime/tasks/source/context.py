@@ -31,11 +31,9 @@ class Transactions:
         self._after_rows: RowBoundaries = {}
 
     def commit_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
-        """Ask for a commit."""
         self._ask(Boundary(commit=True), row, offset)
 
     def abort_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
-        """Ask for an abort."""
         self._ask(Boundary(abort=True), row, offset)
 
     def take(self) -> tuple[Boundary, RowBoundaries]:
@@ -80,7 +78,6 @@ class SourceContext:
 
     @property
     def task(self) -> TaskId:
-        """Id of the task."""
         return self._task
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
@@ -101,7 +98,6 @@ class SourceContext:
         return self._offsets.get(json.dumps(dict(partition)), {})
 
     def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """The position after a poll."""
         self._offsets[json.dumps(dict(partition))] = offset
 
     def take_boundaries(self) -> tuple[Boundary, RowBoundaries]:

@@ -63,11 +63,9 @@ class _Piece:
 
     @property
     def count(self) -> int:
-        """How many rows there were."""
         return int(self.records.num_rows) + self.filtered + len(self.bad)
 
     def part(self) -> SlicePart:
-        """The report for the core."""
         offset = None if self.offset is None else dict(self.offset)
         return SlicePart(self.records.num_rows, offset, self.boundary)
 
@@ -96,7 +94,6 @@ class SourcePoller:
         self._slices = 0
 
     def poll(self, effect: Poll) -> Polled | PolledNothing | PollFailed | NotDone:
-        """Poll and convert."""
         plugin = self._setup.plugin
         try:
             polled = plugin.poll(self._spark.lazy(), effect.offset)
@@ -114,7 +111,6 @@ class SourcePoller:
         return self.convert(ConvertAgain())
 
     def idle(self, effect: Idle) -> PolledNothing:
-        """Let the plugin wait for rows."""
         self._context.until_ms = effect.until_ms
         self._setup.plugin.idle(effect.offset)
         return PolledNothing(self._context.take_boundaries()[0])
