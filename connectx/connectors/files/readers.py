@@ -12,17 +12,27 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
 from typing import IO, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connectx.connectors.files.archives import ARCHIVE_ERRORS, is_archive, members_of
+from connectx.connectors.files.avro import avro_tables
 from connectx.connectors.files.errors import SourceFileColumnError, SourceFileUnreadableError, SourceFileValueError
+from connectx.connectors.files.fitting import (
+    Number,
+    fitted,
+    is_name,
+    new_field,
+    type_of,
+    type_of_texts,
+    united,
+    widened,
+)
 from connectx.connectors.files.ranges import lines_between
 from connectx.errors.files import SourceFileError
 
@@ -30,9 +40,18 @@ FORMATS: Final = ("csv", "json", "parquet", "avro")
 EVOLUTION_MODES: Final = ("addNewColumns", "rescue", "failOnNewColumns", "none")
 _CORRUPT: Final = "_corrupt_record"
 _EXTRA: Final = "_extra_values"
-_GUESSES: Final = (pa.int64(), pa.float64(), pa.timestamp("us", "UTC"), pa.bool_())
+_VALUE_CHARACTERS_MAX: Final = 64 * 1024 * 1024
+"""A longer CSV value is an error: a quote is probably not closed."""
 
 COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+_RECORD_TYPES: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
 _CONTENT: Final = (OSError, EOFError, ValueError, csv.Error, pa.ArrowException, *ARCHIVE_ERRORS)
 
 Row = Mapping[str, Any]
@@ -124,7 +143,7 @@ class FileReader:
             names = list(self.schema.names) if self.schema else []
             if self.format == "csv" and self.header:
                 with _text(path, path) as file:
-                    names = next(csv.reader(file, delimiter=self.delimiter), [])
+                    names = _header(self._csv_lines(file))
             rows = self._csv(_text(path, path)) if self.format == "csv" else self._json(_text(path, path))
             sample = list(islice(rows, self.rows))
         except _CONTENT as error:
@@ -141,7 +160,8 @@ class FileReader:
             groups = range(part.first, part.end) if isinstance(part, RowGroups) else None
             yield from (self._typed(table, shown) for table in _parquet(file, self.rows, groups))
         elif self.format == "avro":
-            yield from (self._typed(table, shown) for table in _avro(file, name, self.rows))
+            with _stream(file, name) as content:
+                yield from (self._typed(table, shown) for table in avro_tables(content, self.rows))
         elif isinstance(part, TextRange):
             yield from self._texts(_text_range(str(file), part), shown, part)
         else:
@@ -154,21 +174,37 @@ class FileReader:
         columns = {name: table[name] for name in table.column_names}
         columns = self._known(columns, path)
         problems: dict[str, list[Any]] = {}
-        fitted: dict[str, pa.ChunkedArray | pa.Array] = {}
+        made: dict[str, pa.ChunkedArray | pa.Array] = {}
         for field in self.schema:
             found = columns.pop(field.name, None)
-            fitted[field.name] = pa.nulls(table.num_rows, field.type)
             if found is None:
+                made[field.name] = pa.nulls(table.num_rows, field.type)
                 continue
+            wide = united(field.type, found.type)
+            kind = self._evolved(field, wide, path)
             try:
-                fitted[field.name] = found.cast(field.type)
+                if kind != wide and self.evolution != "none":
+                    raise pa.ArrowInvalid("a cast leaves out fields")
+                made[field.name] = found.cast(kind)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                fitted[field.name], problems[field.name] = _fit(found.to_pylist(), field.type)
+                made[field.name], problems[field.name] = self._fit(found.to_pylist(), kind)
         if self.evolution == "rescue":
             problems |= {name: column.to_pylist() for name, column in columns.items()}
         elif self.evolution == "addNewColumns":
-            fitted |= columns
-        return self._with_rescued(fitted, problems, table.num_rows, path)
+            made |= columns
+        return self._with_rescued(made, problems, table.num_rows, path)
+
+    def _evolved(self, field: pa.Field, wide: pa.DataType, path: str) -> pa.DataType:
+        """The type of a column whose values have fields of a wider type."""
+        if wide != field.type and self.evolution == "failOnNewColumns":
+            raise SourceFileColumnError(path, new_field(field.name, field.type, wide))
+        return wide if self.evolution == "addNewColumns" else field.type
+
+    def _fit(self, values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, list[Any]]:
+        """Values as a column, and for each what is to be rescued of it."""
+        found = fitted(values, kind, exact=self.schema is None)
+        lacked = {} if self.schema is not None and self.evolution == "none" else found.lacked
+        return found.column, [value if at in found.unfit else lacked.get(at) for at, value in enumerate(values)]
 
     def _texts(self, file: io.TextIOWrapper, path: str, part: TextRange | None = None) -> Iterator[pa.Table]:
         rows = self._csv(file, part) if self.format == "csv" else self._json(file)
@@ -184,38 +220,41 @@ class FileReader:
         strange: dict[str, list[Any]] = {name: columns.pop(name) for name in (_CORRUPT, _EXTRA) if name in columns}
         if self.schema is not None:
             columns = self._known(columns, path)
-        fitted: dict[str, Any] = {}
-        problems: dict[str, list[Any]] = {}
-        for field in schema:
-            values = columns.pop(field.name, None)
-            fitted[field.name] = pa.nulls(len(rows), field.type)
-            if values is not None:
-                fitted[field.name], bad = _fit(values, field.type)
-                problems |= {field.name: bad} if any(value is not None for value in bad) else {}
+        kinds = {field.name: field.type for field in schema}
+        if self.schema is not None:
+            kinds = {
+                field.name: self._evolved(field, widened(field.type, columns.get(field.name, ())), path)
+                for field in schema
+            }
         if self.schema is not None and self.evolution == "addNewColumns":
-            more = [{name: columns[name][at] for name in columns} for at in range(len(rows))]
-            for name, kind in _inferred(more, guess=False).items():
-                fitted[name], bad = _fit(columns.pop(name), kind)
-                problems |= {name: bad} if any(value is not None for value in bad) else {}
-        elif self.schema is None or self.evolution == "rescue":
+            more = [{name: columns[name][at] for name in columns if name not in kinds} for at in range(len(rows))]
+            kinds |= _inferred(more, type_of)
+        made: dict[str, Any] = {}
+        problems: dict[str, list[Any]] = {}
+        for name, kind in kinds.items():
+            made[name], bad = self._fit(columns.pop(name, [None] * len(rows)), kind)
+            problems |= {name: bad} if any(value is not None for value in bad) else {}
+        if self.schema is None or self.evolution in ("rescue", "addNewColumns"):
             problems |= columns
-        return self._with_rescued(fitted, {**problems, **strange}, len(rows), path)
+        return self._with_rescued(made, {**problems, **strange}, len(rows), path)
 
     def _json(self, file: io.TextIOWrapper) -> Iterator[Row]:
+        has_decimals = self.schema is not None and any("decimal" in str(field.type) for field in self.schema)
+        parse_float = Number if has_decimals else None
         with file:
             for line in file:
                 if not line.strip():
                     continue
                 try:
-                    row = json.loads(line)
+                    row = json.loads(line, parse_float=parse_float)
                 except ValueError:
                     row = None
                 yield row if isinstance(row, dict) else {_CORRUPT: line.rstrip("\r\n")}
 
     def _csv(self, file: io.TextIOWrapper, part: TextRange | None = None) -> Iterator[Row]:
         with file:
-            lines = csv.reader(file, delimiter=self.delimiter)
-            names = next(lines, []) if self.header and (part is None or part.first == 0) else None
+            lines = self._csv_lines(file)
+            names = _header(lines) if self.header and (part is None or part.first == 0) else None
             if part is not None:
                 names = list(part.columns.names)
             for values in lines:
@@ -228,6 +267,20 @@ class FileReader:
                 if len(values) > len(names):
                     row[_EXTRA] = values[len(names) :]
                 yield row
+
+    def _csv_lines(self, file: io.TextIOWrapper) -> Iterator[list[str]]:
+        """Values of each line. ValueError names the line where a quote is wrong."""
+        csv.field_size_limit(_VALUE_CHARACTERS_MAX)
+        lines = csv.reader(file, delimiter=self.delimiter, strict=True)
+        while True:
+            begin = lines.line_num + 1
+            try:
+                values = next(lines, None)
+            except csv.Error as error:
+                raise ValueError(f"the record that begins in line {begin}: {error}") from error
+            if values is None:
+                return
+            yield values
 
     def _known(self, columns: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Columns, if none is new or new ones are allowed."""
@@ -244,11 +297,17 @@ class FileReader:
         for at in range(count) if problems else ():
             found = {name: values[at] for name, values in problems.items() if values[at] is not None}
             if found:
-                kept[at] = json.dumps(found, default=str, ensure_ascii=False)
+                kept[at] = _rescued(found)
                 if not self.rescued:
                     raise SourceFileValueError(path, kept[at] or "")
         more = {self.rescued: pa.array(kept, pa.string())} if self.rescued else {}
         return pa.table({**columns, **more})
+
+
+def _rescued(found: Mapping[str, Any]) -> str:
+    """Rescued data as JSON; halves of surrogate pairs are escaped."""
+    text = json.dumps(found, default=str, ensure_ascii=False)
+    return text if is_name(text) else json.dumps(found, default=str)
 
 
 def rows_after(tables: Iterator[pa.Table], position: int) -> Iterator[pa.Table]:
@@ -272,6 +331,15 @@ def is_compressed(path: str) -> bool:
     return is_archive(path) or os.path.splitext(path)[1] in COMPRESSIONS
 
 
+def _header(lines: Iterator[list[str]]) -> list[str]:
+    """The first line. ValueError if it names a column twice, so that one of its values would be lost."""
+    names = next(lines, [])
+    twice = [name for at, name in enumerate(names) if name in names[:at]]
+    if twice:
+        raise ValueError(f"its header names the column {twice[0]!r} twice")
+    return names
+
+
 def _text(file: Readable, name: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(_stream(file, name), "utf-8-sig", newline="")
 
@@ -292,73 +360,37 @@ def _parquet(file: Readable, rows: int, groups: range | None = None) -> Iterator
 
     with pq.ParquetFile(file if isinstance(file, str) else pa.BufferReader(file.read())) as parquet:
         for batch in parquet.iter_batches(batch_size=rows, row_groups=None if groups is None else list(groups)):
-            yield pa.Table.from_batches([batch])
+            yield _in_records_types(pa.Table.from_batches([batch]))
 
 
-def _avro(file: Readable, name: str, rows: int) -> Iterator[pa.Table]:
-    import fastavro
+def _in_records_types(table: pa.Table) -> pa.Table:
+    """Columns in types that records have: integers without a sign are signed ones that hold them."""
+    kinds = [_record_type(field.type) for field in table.schema]
+    columns = [
+        column if column.type == kind else column.cast(kind) for column, kind in zip(table.columns, kinds, strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
 
-    with _stream(file, name) as content:
-        records = fastavro.reader(content)
-        while chunk := list(islice(records, rows)):
-            yield pa.Table.from_pylist(chunk)
+
+def _record_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_record_type(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_record_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_record_type(kind.item_type)))
+    return _RECORD_TYPES.get(kind, kind)
 
 
 def _inferred_schema(rows: Sequence[Row], text_format: str) -> pa.Schema:
     """Columns of a text file by its first rows."""
-    return pa.schema(list(_inferred(rows, guess=text_format == "csv").items()))
+    return pa.schema(list(_inferred(rows, type_of_texts if text_format == "csv" else type_of).items()))
 
 
-def _inferred(rows: Sequence[Row], *, guess: bool) -> dict[str, pa.DataType]:
-    """A type for each column with a value. `guess`: values are texts, of which each type is tried."""
+def _inferred(rows: Sequence[Row], infer: Callable[[Sequence[Any]], pa.DataType]) -> dict[str, pa.DataType]:
+    """A type for each column with a value."""
     kinds: dict[str, pa.DataType] = {}
     for name in dict.fromkeys(name for row in rows for name in row if name not in (_CORRUPT, _EXTRA)):
-        values = [row[name] for row in rows if row.get(name) is not None]
-        if not values:
-            continue
-        if guess:
-            texts = pa.array(values, pa.string())
-            kinds[name] = next((kind for kind in _GUESSES if _casts(texts, kind)), pa.string())
-            continue
-        try:
-            kinds[name] = pa.array(values).type
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            kinds[name] = pa.string()
+        if is_name(name) and (values := [row[name] for row in rows if row.get(name) is not None]):
+            kinds[name] = infer(values)
     return kinds
-
-
-def _casts(texts: pa.Array, kind: pa.DataType) -> bool:
-    try:
-        _from_text(texts, kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
-    return True
-
-
-def _from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts as values; times without a zone are UTC."""
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        zoned = pc.match_substring_regex(texts, r"(Z|[+-]\d\d:?\d\d)$")
-        texts = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
-    return texts.cast(kind)
-
-
-def _fit(values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, list[Any]]:
-    """Values as a column, and those that do not fit, where they are."""
-    try:
-        return _column(values, kind), [None] * len(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError):
-        if len(values) == 1:
-            return pa.nulls(1, kind), list(values)
-    half = len(values) // 2
-    parts = [_fit(values[:half], kind), _fit(values[half:], kind)]
-    return pa.concat_arrays([part for part, _ in parts]), [bad for _, some in parts for bad in some]
-
-
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    texts = not pa.types.is_nested(kind) and not pa.types.is_string(kind) and _all_texts(values)
-    return _from_text(pa.array(values, pa.string()), kind) if texts else pa.array(values, kind)
-
-
-def _all_texts(values: Sequence[Any]) -> bool:
-    return all(value is None or isinstance(value, str) for value in values)
