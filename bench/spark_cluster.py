@@ -34,7 +34,7 @@ from connectx.demo.measures import (
     measure_table,
     measure_topic,
 )
-from connectx.demo.screen import Screen, screen_for
+from connectx.demo.screen import Screen
 from connectx.demo.verdict import places_table, unlike
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors.demo import DemoError
@@ -324,7 +324,7 @@ def main(
     """Run flights through a Spark cluster of this machine while parts of it are killed. The last line is JSON."""
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
     with reporting_errors(), terminable():
-        outcome = run(screen_for(), report, rows)
+        outcome = run(Screen(), report, rows)
     typer.echo(f"Report: {report}")
     typer.echo(json.dumps(outcome.line()))
     if not outcome.is_good:

@@ -55,11 +55,11 @@ def demo(
     """
     from connectx.demo.interrupts import terminable
     from connectx.demo.job import run
-    from connectx.demo.screen import screen_for
+    from connectx.demo.screen import Screen
 
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
     with reporting_errors(), terminable():
-        outcome = run(screen_for(), report, rows)
+        outcome = run(Screen(), report, rows)
     typer.echo(f"Report: {report}")
     typer.echo(json.dumps(outcome.line()))
     if not outcome.is_good:

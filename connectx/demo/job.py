@@ -18,7 +18,7 @@ from connectx.demo.database import database
 from connectx.demo.flights import TABLE, TOPIC, source_config, unpack
 from connectx.demo.interrupts import uninterrupted
 from connectx.demo.measures import Measures, Reader, measure_file, measure_table, measure_topic
-from connectx.demo.screen import Look, Screen
+from connectx.demo.screen import Screen
 from connectx.demo.verdict import Kill, Outcome, judge
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors.base import ConnectxError
@@ -26,7 +26,7 @@ from connectx.errors.demo import DemoError
 from connectx.history.folds.failovers import failovers
 from connectx.history.render.report import report_page, save_page, write_report
 from connectx.history.sentences.stories import stories
-from connectx.history.wording import duration
+from connectx.history.wording import duration, plural
 from connectx.model.worker_keys import WorkerKeys
 from connectx.views import gist
 
@@ -168,14 +168,11 @@ class _Flow:
     added: bool = False
     reported_moves: set[tuple[str, int]] = field(default_factory=set)
 
-    @property
-    def slice_bytes(self) -> int:
-        """So many that a run has about 40 slices: enough to kill a worker between two of them."""
-        return max(self.path.stat().st_size // 40, 64 * 1024)
-
     def create(self) -> None:
         """Create both connectors and wait until they run."""
-        self.cluster.create(SOURCE, {**source_config(self.path), "slice.bytes": str(self.slice_bytes)})
+        # About 40 slices are enough to kill a worker between two of them.
+        slice_bytes = max(self.path.stat().st_size // 40, 64 * 1024)
+        self.cluster.create(SOURCE, {**source_config(self.path), "slice.bytes": str(slice_bytes)})
         self.cluster.create(
             SINK,
             {
@@ -191,7 +188,7 @@ class _Flow:
     def watch(self) -> None:
         """Look, show and break things until every row has arrived, or nothing moves any more."""
         looked_at = moved_at = time.monotonic()
-        with self.screen.live(), self.cluster.events.subscribe(since=0) as news:
+        with self.cluster.events.subscribe(since=0) as news:
             while not self._is_done():
                 before = (self.rows_out, self.watched.records)
                 self.watched.take(news.get(_LOOK_S))
@@ -227,10 +224,9 @@ class _Flow:
     def _look(self) -> None:
         self.rows_out = self._count()
         watched = self.watched
-        size, slice_bytes = self.path.stat().st_size, self.slice_bytes
-        slices_in, slices = (-(-position // slice_bytes) for position in (size, watched.position))
-        look = Look(self.file.rows, slices_in, slices, watched.records, self.rows_out, watched.snapshot())
-        self.screen.show(look)
+        lag = max(watched.records - self.rows_out, 0)
+        more = f"{plural(watched.slices, 'slice')}, {watched.records:,} records, lag {lag:,}"
+        self.screen.show(self.rows_out, self.file.rows, more)
         self._show_moves()
 
     def _show_moves(self) -> None:
