@@ -13,18 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from connectx.model.config_records import (
-    ConfigRecord,
-    ConnectorConfigRecord,
-    IgnoredRecord,
-    LoggerLevelRecord,
-    RestartRecord,
-    SessionKeyRecord,
-    TargetStateRecord,
-    TaskCommitRecord,
-    TaskConfigRecord,
-    TaskCountRecord,
-)
+from connectx.model import config_records
 from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.model.states import TargetState
 from connectx.values import Value
@@ -76,7 +65,7 @@ class TaskCountRecorded(Value):
 class SessionKeyChanged(Value):
     """There is a new session key (KIP-507)."""
 
-    session_key: SessionKeyRecord
+    session_key: config_records.SessionKeyRecord
 
 
 class RestartSeen(Value):
@@ -115,7 +104,7 @@ class ConfigLog:
     """
 
     offset: int = -1
-    session_key: SessionKeyRecord | None = None
+    session_key: config_records.SessionKeyRecord | None = None
     _configs: dict[str, Properties] = field(default_factory=dict)
     _target_states: dict[str, TargetState] = field(default_factory=dict)
     _task_counts: dict[str, int] = field(default_factory=dict)
@@ -151,7 +140,7 @@ class ConfigLog:
             dict(self._last_commits),
         )
 
-    def apply(self, log_offset: int, record: ConfigRecord) -> list[ConfigChange]:
+    def apply(self, log_offset: int, record: config_records.ConfigRecord) -> list[ConfigChange]:
         """Apply the record at `log_offset` (int64) and return its changes, in order; most often one.
 
         The offset moves first, for every record, even one that is ignored. A value that is not JSON is no record:
@@ -159,32 +148,32 @@ class ConfigLog:
         """
         self.offset = log_offset + 1
         match record:
-            case ConnectorConfigRecord(connector, None):
+            case config_records.ConnectorConfigRecord(connector, None):
                 return self._remove_connector(connector)
-            case ConnectorConfigRecord(connector, properties):
+            case config_records.ConnectorConfigRecord(connector, properties):
                 assert properties is not None, "a tombstone is handled above"
                 is_new = connector not in self._configs
                 self._configs[connector] = dict(properties)
                 self._target_states.setdefault(connector, TargetState.STARTED)
                 return [ConnectorConfigChanged(connector, is_new), *self._catch_up(connector)]
-            case TargetStateRecord(connector, state):
+            case config_records.TargetStateRecord(connector, state):
                 return self._set_target_state(connector, state)
-            case TaskConfigRecord(task, properties):
+            case config_records.TaskConfigRecord(task, properties):
                 self._buffered.setdefault(task.connector, {})[task] = dict(properties)
-            case TaskCommitRecord(connector, tasks):
+            case config_records.TaskCommitRecord(connector, tasks):
                 return self._commit_tasks(connector, tasks)
-            case TaskCountRecord(connector, task_count):
+            case config_records.TaskCountRecord(connector, task_count):
                 self._task_count_records[connector] = task_count
                 self._pending_fencing.discard(connector)
                 return [TaskCountRecorded(connector, task_count)]
-            case SessionKeyRecord():
+            case config_records.SessionKeyRecord():
                 self.session_key = record
                 return [SessionKeyChanged(record)]
-            case RestartRecord(connector, include_tasks, only_failed):
+            case config_records.RestartRecord(connector, include_tasks, only_failed):
                 return [RestartSeen(connector, include_tasks, only_failed)]
-            case LoggerLevelRecord(namespace, level):
+            case config_records.LoggerLevelRecord(namespace, level):
                 return [LoggerLevelSeen(namespace, level)]
-            case IgnoredRecord():
+            case config_records.IgnoredRecord():
                 pass
         return []
 

@@ -12,28 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from connectx.core import messages
 from connectx.core.context import Context
-from connectx.core.messages import (
-    AbandonConfigWrites,
-    ConfigReadToEnd,
-    ConfigRecordsWritten,
-    ReadConfigToEnd,
-    WriteConfigRecords,
-)
 from connectx.core.pending import OperationReadBack, OperationWritten
 from connectx.core.signals import LeaderOrigin, Origin, WriteKind, WriteOutcome
 from connectx.core.timer_keys import WorkerTimer
-from connectx.model.config_records import (
-    ConfigRecord,
-    ConnectorConfigRecord,
-    LoggerLevelRecord,
-    RestartRecord,
-    SessionKeyRecord,
-    TargetStateRecord,
-    TaskCommitRecord,
-    TaskConfigRecord,
-    TaskCountRecord,
-)
+from connectx.model import config_records
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.values import Value
@@ -67,7 +51,7 @@ class Claim(StrEnum):
 class Batch(Value):
     """Records that are written together; `privileged` ones by the leader's producer."""
 
-    records: tuple[ConfigRecord, ...]
+    records: tuple[config_records.ConfigRecord, ...]
     privileged: bool = True
 
 
@@ -108,10 +92,10 @@ class ConfigWriter:
 
         An empty commit record comes first if a deleted connector of that name left task configs in the topic.
         """
-        config = ConnectorConfigRecord(connector, dict(properties))
-        records: tuple[ConfigRecord, ...] = (config,)
+        config = config_records.ConnectorConfigRecord(connector, dict(properties))
+        records: tuple[config_records.ConfigRecord, ...] = (config,)
         if initial_state is not None:
-            records = (TargetStateRecord(connector, initial_state), config)
+            records = (config_records.TargetStateRecord(connector, initial_state), config)
         self._enqueue(ConfigWrite(WriteKind.CREATE, origin, connector, (Batch(records),)))
 
     def put_connector(
@@ -122,7 +106,7 @@ class ConfigWriter:
         origin: Origin,
     ) -> None:
         """Create or update a connector; 409 if `expected` is given and is not its configuration any more."""
-        config = ConnectorConfigRecord(connector, dict(properties))
+        config = config_records.ConnectorConfigRecord(connector, dict(properties))
         write = ConfigWrite(WriteKind.PUT, origin, connector, (Batch((config,)),))
         write.expected_config = None if expected is None else dict(expected)
         self._enqueue(write)
@@ -133,20 +117,23 @@ class ConfigWriter:
         Kafka Connect leaves the last commit record there; when compaction has taken the tombstones, a worker that
         starts then could take the tasks of the deleted connector for those of a namesake.
         """
-        tombstones = ConnectorConfigRecord(connector, None), TargetStateRecord(connector, None)
-        records = (*tombstones, TaskCommitRecord(connector, 0))
+        tombstones = (
+            config_records.ConnectorConfigRecord(connector, None),
+            config_records.TargetStateRecord(connector, None),
+        )
+        records = (*tombstones, config_records.TaskCommitRecord(connector, 0))
         self._enqueue(ConfigWrite(WriteKind.DELETE, origin, connector, (Batch(records),)))
 
     def put_target_state(self, connector: str, state: TargetState, origin: Origin) -> None:
         """Pause or resume: an ordinary write of any worker."""
-        batch = Batch((TargetStateRecord(connector, state),), privileged=False)
+        batch = Batch((config_records.TargetStateRecord(connector, state),), privileged=False)
         self._enqueue(ConfigWrite(WriteKind.TARGET_STATE, origin, connector, (batch,)))
 
     def stop_connector(self, connector: str, origin: Origin) -> None:
         """An empty set of task configs first, then the target state STOPPED (KIP-875)."""
         batches = (
-            Batch((TaskCommitRecord(connector, 0),)),
-            Batch((TargetStateRecord(connector, TargetState.STOPPED),), privileged=False),
+            Batch((config_records.TaskCommitRecord(connector, 0),)),
+            Batch((config_records.TargetStateRecord(connector, TargetState.STOPPED),), privileged=False),
         )
         self._enqueue(ConfigWrite(WriteKind.STOP, origin, connector, batches))
 
@@ -155,33 +142,33 @@ class ConfigWriter:
     ) -> None:
         """All task configs in one batch, then the commit record in another."""
         tasks = tuple(
-            TaskConfigRecord(TaskId(connector, number), dict(properties))
+            config_records.TaskConfigRecord(TaskId(connector, number), dict(properties))
             for number, properties in enumerate(task_configs)
         )
-        commit = Batch((TaskCommitRecord(connector, len(tasks)),))
+        commit = Batch((config_records.TaskCommitRecord(connector, len(tasks)),))
         batches = (Batch(tasks), commit) if tasks else (commit,)
         self._enqueue(ConfigWrite(WriteKind.TASK_CONFIGS, origin, connector, batches, read_due=True))
 
     def put_task_count(self, connector: str, task_count: int, expected_generation: int | None, origin: Origin) -> None:
         """A task count record, unless newer task configs have come since the round began (KIP-618)."""
-        batch = Batch((TaskCountRecord(connector, task_count),))
+        batch = Batch((config_records.TaskCountRecord(connector, task_count),))
         write = ConfigWrite(WriteKind.TASK_COUNT, origin, connector, (batch,), read_due=True)
         write.expected_generation = expected_generation
         self._enqueue(write)
 
-    def put_session_key(self, record: SessionKeyRecord) -> None:
+    def put_session_key(self, record: config_records.SessionKeyRecord) -> None:
         """A new key for internal requests (KIP-507)."""
         self._enqueue(ConfigWrite(WriteKind.SESSION_KEY, LeaderOrigin(), "", (Batch((record,)),)))
 
-    def put_restart(self, record: RestartRecord, origin: Origin) -> None:
+    def put_restart(self, record: config_records.RestartRecord, origin: Origin) -> None:
         """A restart command (KIP-745)."""
         self._enqueue(ConfigWrite(WriteKind.RESTART, origin, record.connector, (Batch((record,)),)))
 
-    def put_logger_level(self, record: LoggerLevelRecord, origin: Origin) -> None:
+    def put_logger_level(self, record: config_records.LoggerLevelRecord, origin: Origin) -> None:
         """A logger's level on every worker (KIP-976): an ordinary write of any worker."""
         self._enqueue(ConfigWrite(WriteKind.LOGGER_LEVEL, origin, "", (Batch((record,), privileged=False),)))
 
-    def on_written(self, stimulus: ConfigRecordsWritten) -> None:
+    def on_written(self, stimulus: messages.ConfigRecordsWritten) -> None:
         """A batch was appended, or not: read it back."""
         self.context.timers.cancel(WorkerTimer.WRITE_LIMIT)
         write = self.queue[0]
@@ -202,11 +189,11 @@ class ConfigWriter:
         request_id = self.queue[0].request_id
         assert request_id is not None, "the limit belongs to a write"
         self.context.pending.drop(request_id)
-        self.context.emit(AbandonConfigWrites(request_id))
+        self.context.emit(messages.AbandonConfigWrites(request_id))
         error = f"Kafka did not answer within {ANSWER_MS // 1000} s"
-        self.on_written(ConfigRecordsWritten(request_id, error, fenced=True))
+        self.on_written(messages.ConfigRecordsWritten(request_id, error, fenced=True))
 
-    def on_read(self, stimulus: ConfigReadToEnd) -> None:
+    def on_read(self, stimulus: messages.ConfigReadToEnd) -> None:
         """The config topic was read to its end for the operation at the head of the queue."""
         write = self.queue[0]
         write.request_id = None
@@ -246,7 +233,7 @@ class ConfigWriter:
                 write.read_due = False
                 write.reading = True
                 write.request_id = self.context.new_request_id(OperationReadBack())
-                self.context.emit(ReadConfigToEnd(write.request_id, ANSWER_MS))
+                self.context.emit(messages.ReadConfigToEnd(write.request_id, ANSWER_MS))
             elif write.next_batch == len(write.batches):
                 self._end(write, 201 if write.is_new else _DONE.get(write.kind, 204))
             elif (refusal := self._refusal(write)) is not None:
@@ -265,8 +252,8 @@ class ConfigWriter:
         records = batch.records
         if write.kind in _CREATING and self.context.config.has_leftover_tasks(write.connector):
             # After compaction, workers that start later would take them for this connector's tasks.
-            records = (TaskCommitRecord(write.connector, 0), *records)
-        self.context.emit(WriteConfigRecords(write.request_id, records, batch.privileged))
+            records = (config_records.TaskCommitRecord(write.connector, 0), *records)
+        self.context.emit(messages.WriteConfigRecords(write.request_id, records, batch.privileged))
         if self.is_transactional(batch):
             self.context.set_timer(WorkerTimer.WRITE_LIMIT, ANSWER_MS)
 
@@ -297,7 +284,11 @@ class ConfigWriter:
         """True for task configs that are there already: sent twice, because the first answer was lost or late."""
         if write.kind is not WriteKind.TASK_CONFIGS or write.next_batch > 0:
             return False
-        tasks = [record.properties for record in write.batches[0].records if isinstance(record, TaskConfigRecord)]
+        tasks = [
+            record.properties
+            for record in write.batches[0].records
+            if isinstance(record, config_records.TaskConfigRecord)
+        ]
         return not self.context.config.task_configs_changed(write.connector, tasks)
 
     def _end(self, write: ConfigWrite, status: int, error: str | None = None, *, fenced: bool = False) -> None:

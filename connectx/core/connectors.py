@@ -12,23 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from connectx.core import messages
 from connectx.core.config_writer import ConfigWriter
 from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.ignored import InstanceGone, PhaseOver
-from connectx.core.messages import (
-    ConnectorFailed,
-    ConnectorStarted,
-    ConnectorStateReached,
-    ConnectorStopped,
-    GenerateTaskConfigs,
-    SendTaskConfigs,
-    SetConnectorTargetState,
-    StartConnector,
-    StopConnector,
-    TaskConfigsGenerated,
-    TaskConfigsSent,
-    TaskReconfigurationRequested,
-)
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import ConnectorConfigsSent
 from connectx.core.signals import ConnectorOrigin
@@ -108,7 +95,7 @@ class Connectors:
             connector, context.new_instance(), ConnectorPhase.STARTING, context.target_state(connector), cause
         )
         self.lives[connector] = life
-        context.emit(StartConnector(connector, life.instance, config, life.asked))
+        context.emit(messages.StartConnector(connector, life.instance, config, life.asked))
 
     def stop(self, connector: str, cause: Cause) -> None:
         """Stop an instance, and cancel the start that would follow."""
@@ -147,7 +134,7 @@ class Connectors:
         life = self.lives.get(connector)
         return life is not None and life.phase is ConnectorPhase.FAILED
 
-    def on_started(self, stimulus: ConnectorStarted) -> None:
+    def on_started(self, stimulus: messages.ConnectorStarted) -> None:
         """The instance runs, or rests as its target state asks."""
         life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STARTING)
         if life is None:
@@ -156,7 +143,7 @@ class Connectors:
         life.version = stimulus.version
         self._reached(life, stimulus.state)
 
-    def on_state_reached(self, stimulus: ConnectorStateReached) -> None:
+    def on_state_reached(self, stimulus: messages.ConnectorStateReached) -> None:
         """The instance followed its target state; one that has failed meanwhile counts only when it is STOPPED."""
         may_be = [ConnectorPhase.ACTIVE]
         if stimulus.state is TargetState.STOPPED:
@@ -167,13 +154,13 @@ class Connectors:
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.ACTIVE, life.connector)
         self._reached(life, stimulus.state)
 
-    def on_failed(self, stimulus: ConnectorFailed) -> None:
+    def on_failed(self, stimulus: messages.ConnectorFailed) -> None:
         """The instance failed; nothing restarts it but its user."""
         life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STARTING, ConnectorPhase.ACTIVE)
         if life is not None:
             self._failed(life, stimulus.trace)
 
-    def on_stopped(self, stimulus: ConnectorStopped) -> None:
+    def on_stopped(self, stimulus: messages.ConnectorStopped) -> None:
         """The instance ended in time."""
         life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STOPPING)
         if life is not None:
@@ -185,13 +172,13 @@ class Connectors:
         if life is not None:
             self._forget(life)
 
-    def on_reconfiguration_requested(self, stimulus: TaskReconfigurationRequested) -> None:
+    def on_reconfiguration_requested(self, stimulus: messages.TaskReconfigurationRequested) -> None:
         """The plugin reports changed task configs."""
         life = self._started(stimulus.connector, stimulus.instance)
         if life is not None:
             self._generate(life)
 
-    def on_task_configs(self, stimulus: TaskConfigsGenerated) -> None:
+    def on_task_configs(self, stimulus: messages.TaskConfigsGenerated) -> None:
         """Publish the task configs if they changed: write them as the leader, or send them to the leader."""
         life = self._started(stimulus.connector, stimulus.instance)
         if life is None:
@@ -212,7 +199,7 @@ class Connectors:
         if life is not None and life.generated is not None and self._is_started(life):
             self._publish(life, life.generated)
 
-    def on_task_configs_sent(self, connector: str, stimulus: TaskConfigsSent) -> None:
+    def on_task_configs_sent(self, connector: str, stimulus: messages.TaskConfigsSent) -> None:
         """The leader took the task configs, or they must be sent again."""
         life = self.lives[connector]
         life.request_id = None
@@ -239,7 +226,7 @@ class Connectors:
             return
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.STOPPING, life.connector)
         self._drop_request(life)
-        self.context.emit(StopConnector(connector, life.instance))
+        self.context.emit(messages.StopConnector(connector, life.instance))
         self.context.set_timer(_stop_timer(life), _STOP_MS)
 
     def _forget(self, life: ConnectorLife) -> None:
@@ -257,7 +244,7 @@ class Connectors:
         if life.asked is not target_state or life.phase is ConnectorPhase.FAILED:
             life.asked = target_state
             life.cause = TargetStateAsked(target_state)
-            self.context.emit(SetConnectorTargetState(life.connector, life.instance, target_state))
+            self.context.emit(messages.SetConnectorTargetState(life.connector, life.instance, target_state))
 
     def _reached(self, life: ConnectorLife, state: TargetState) -> None:
         life.state = state
@@ -275,7 +262,7 @@ class Connectors:
     def _generate(self, life: ConnectorLife) -> None:
         config = self.context.config.connector_config(life.connector)
         if self._is_started(life) and config is not None:
-            self.context.emit(GenerateTaskConfigs(life.connector, life.instance, config))
+            self.context.emit(messages.GenerateTaskConfigs(life.connector, life.instance, config))
 
     def _publish(self, life: ConnectorLife, task_configs: _TaskConfigs) -> None:
         if not self.context.config.task_configs_changed(life.connector, task_configs):
@@ -286,7 +273,7 @@ class Connectors:
         elif self.context.may_ask_leader:
             self._drop_request(life)  # an older answer is not about these task configs
             life.request_id = self.context.new_request_id(ConnectorConfigsSent(life.connector))
-            self.context.emit(SendTaskConfigs(life.request_id, group.leader_url, life.connector, task_configs))
+            self.context.emit(messages.SendTaskConfigs(life.request_id, group.leader_url, life.connector, task_configs))
         else:
             self._published(life, "the leader or its session key is not known yet")
 

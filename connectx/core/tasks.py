@@ -11,28 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from connectx.core import messages
 from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.fencing import FencingRounds
 from connectx.core.ignored import InstanceGone, PhaseOver
-from connectx.core.messages import (
-    BeginTask,
-    CancelTask,
-    ConfigReadToEnd,
-    FenceRequestAnswered,
-    InitTaskProducer,
-    PrepareTask,
-    ReadConfigToEnd,
-    SendFenceRequest,
-    SetTaskTargetState,
-    StopTask,
-    TaskFailed,
-    TaskPrepared,
-    TaskProducerReady,
-    TaskStateReached,
-    TaskStopped,
-    TopicUsed,
-    WriteStatus,
-)
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import TaskFenced, TaskRead
 from connectx.core.signals import LocalWaiter
@@ -175,7 +157,7 @@ class Tasks:
             over = life.phase in (TaskPhase.FAILED, TaskPhase.STOPPING)
             if life.target_state is not target_state and not over:
                 life.target_state = target_state
-                self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
+                self.context.emit(messages.SetTaskTargetState(life.task, life.instance, target_state))
 
     def on_status(self, task: TaskId) -> None:
         """The status topic shows something about a task, of this worker or another."""
@@ -196,7 +178,7 @@ class Tasks:
         life = self.lives.get(task)
         return life is not None and life.phase is TaskPhase.FAILED
 
-    def on_prepared(self, stimulus: TaskPrepared) -> None:
+    def on_prepared(self, stimulus: messages.TaskPrepared) -> None:
         """Plugins are sound: an exactly-once source task asks for a fencing round, any other begins."""
         life = self._reported(stimulus.task, stimulus.instance, TaskPhase.PREPARING)
         if life is None:
@@ -222,20 +204,20 @@ class Tasks:
         if error is None:
             life.phase = moved(TASK_MOVES, life.phase, TaskPhase.INITIALIZING, life.task)
             self._step(life, StepName.INIT_PRODUCER, causes.ProducersFenced())
-            self.context.emit(InitTaskProducer(life.task, life.instance))
+            self.context.emit(messages.InitTaskProducer(life.task, life.instance))
         elif retriable:
             self._retry_fencing(life, causes.FencingNotDone(error))
         else:
             self._fail(life, f"Fencing of older producers of {life.task.connector} failed: {error}")
 
-    def on_fence_request_answered(self, task: TaskId, stimulus: FenceRequestAnswered) -> None:
+    def on_fence_request_answered(self, task: TaskId, stimulus: messages.FenceRequestAnswered) -> None:
         """The leader answered PUT /connectors/{c}/fence."""
         life = self.lives[task]
         life.request_id = None
         retriable = stimulus.retriable and not self._is_refused_finally(life, stimulus)
         self.on_fenced(LocalWaiter(task, life.instance), stimulus.error, retriable=retriable)
 
-    def on_producer_ready(self, stimulus: TaskProducerReady) -> None:
+    def on_producer_ready(self, stimulus: messages.TaskProducerReady) -> None:
         """Transactions are initialised; now make sure that this worker did not miss newer task configs."""
         life = self._reported(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
         if life is None:
@@ -243,9 +225,9 @@ class Tasks:
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.VERIFYING, life.task)
         life.request_id = self.context.new_request_id(TaskRead(life.task))
         self._step(life, StepName.READ_CONFIG_TO_END, causes.ProducerInitialized(), stimulus.producer_epoch)
-        self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
+        self.context.emit(messages.ReadConfigToEnd(life.request_id, timeout_ms=None))
 
-    def on_config_read(self, task: TaskId, stimulus: ConfigReadToEnd) -> None:
+    def on_config_read(self, task: TaskId, stimulus: messages.ConfigReadToEnd) -> None:
         """The config topic was read to its end for a task that verifies its start."""
         life = self.lives[task]
         life.request_id = None
@@ -256,7 +238,7 @@ class Tasks:
         else:
             self._begin(life)
 
-    def on_state_reached(self, stimulus: TaskStateReached) -> None:
+    def on_state_reached(self, stimulus: messages.TaskStateReached) -> None:
         life = self._reported(stimulus.task, stimulus.instance, TaskPhase.STARTING, TaskPhase.ACTIVE)
         if life is None:
             return
@@ -265,7 +247,7 @@ class Tasks:
         state = State.PAUSED if stimulus.paused else State.RUNNING
         life.reported = self.context.report_task(life.task, life.instance, state, version=life.version)
 
-    def on_failed(self, stimulus: TaskFailed) -> None:
+    def on_failed(self, stimulus: messages.TaskFailed) -> None:
         """The runner failed and has ended."""
         life = self.lives.get(stimulus.task)
         if life is None or life.instance != stimulus.instance:
@@ -287,27 +269,27 @@ class Tasks:
         else:
             self._fail(life, trace, runner_ended=True, fenced=stimulus.fenced)
 
-    def on_stopped(self, stimulus: TaskStopped) -> None:
+    def on_stopped(self, stimulus: messages.TaskStopped) -> None:
         """The runner ended in time."""
         life = self._reported(stimulus.task, stimulus.instance, TaskPhase.STOPPING)
         if life is not None:
             self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)
             self._forget(life)
 
-    def on_topic_used(self, stimulus: TopicUsed) -> None:
+    def on_topic_used(self, stimulus: messages.TopicUsed) -> None:
         """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""
         context, task = self.context, stimulus.task
         known = stimulus.topic in context.status.topics(task.connector)
         if context.settings.worker.topic_tracking_enable and not known and task in self.lives:
             record = TopicStatusRecord(stimulus.topic, task.connector, task.task, context.now_ms)
-            context.emit(WriteStatus(record))
+            context.emit(messages.WriteStatus(record))
 
     def on_stop_timer(self, key: TaskStopLimit) -> None:
         """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""
         life = self._reported(key.task, key.instance, TaskPhase.STOPPING)
         if life is not None:
             self._step(life, StepName.CANCEL, causes.GracefulTimeOver())
-            self.context.emit(CancelTask(life.task, life.instance))
+            self.context.emit(messages.CancelTask(life.task, life.instance))
             self._forget(life)
 
     def on_restart_timer(self, key: TaskRestart) -> None:
@@ -336,7 +318,7 @@ class Tasks:
         self.lives[task] = life
         self._step(life, StepName.PREPARE, cause)
         context.emit(
-            PrepareTask(
+            messages.PrepareTask(
                 task=task,
                 instance=life.instance,
                 connector_config=dict(connector_config),
@@ -360,7 +342,7 @@ class Tasks:
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.STOPPING, life.task)
         self._drop_request(life)
         self._step(life, StepName.STOP, cause)
-        self.context.emit(StopTask(task, life.instance))
+        self.context.emit(messages.StopTask(task, life.instance))
         self.context.set_timer(_stop_timer(life), self.context.settings.worker.task_shutdown_graceful_timeout_ms)
 
     def _ask_for_fencing(self, life: TaskLife) -> None:
@@ -370,7 +352,7 @@ class Tasks:
             self.fencing.request(life.task.connector, LocalWaiter(life.task, life.instance))
         elif self.context.may_ask_leader:
             life.request_id = self.context.new_request_id(TaskFenced(life.task))
-            self.context.emit(SendFenceRequest(life.request_id, group.leader_url, life.task.connector))
+            self.context.emit(messages.SendFenceRequest(life.request_id, group.leader_url, life.task.connector))
         else:
             self._retry_fencing(life, causes.LeaderUnknown())
 
@@ -400,7 +382,7 @@ class Tasks:
             return causes.TaskCountMissing()
         return None
 
-    def _is_refused_finally(self, life: TaskLife, stimulus: FenceRequestAnswered) -> bool:
+    def _is_refused_finally(self, life: TaskLife, stimulus: messages.FenceRequestAnswered) -> bool:
         """A signature is refused while a new session key is on its way, but not forever."""
         if not stimulus.refused:
             life.refused_since_ms = None
@@ -417,14 +399,14 @@ class Tasks:
     def _begin(self, life: TaskLife) -> None:
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.STARTING, life.task)
         self._step(life, StepName.BEGIN)
-        self.context.emit(BeginTask(life.task, life.instance))
+        self.context.emit(messages.BeginTask(life.task, life.instance))
 
     def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False, fenced: bool = False) -> None:
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.FAILED, life.task)
         life.fenced = fenced
         self._drop_request(life)
         if not runner_ended:
-            self.context.emit(StopTask(life.task, life.instance))
+            self.context.emit(messages.StopTask(life.task, life.instance))
         self._report_failure(life, trace, fenced=fenced)
         if not fenced:  # a zombie has a successor
             self._plan_restart(life, trace)
@@ -451,7 +433,7 @@ class Tasks:
         )
         life.reported = None if fenced else status
 
-    def _fenced(self, stimulus: TaskFailed, life: TaskLife | None) -> Fenced:
+    def _fenced(self, stimulus: messages.TaskFailed, life: TaskLife | None) -> Fenced:
         generation, config_generation = -1, self.context.config.task_config_generation(stimulus.task.connector)
         if life is not None:
             generation, config_generation = life.generation, life.task_config_generation

@@ -10,18 +10,8 @@ from collections.abc import Mapping
 from dataclasses import Field, fields
 from typing import Any, TypeVar, assert_never
 
+from connectx.core import config_log, group_messages, messages, pending, signals, timer_keys
 from connectx.core.config_events import event_of
-from connectx.core.config_log import (
-    ConfigChange,
-    ConnectorConfigChanged,
-    ConnectorRemoved,
-    LoggerLevelSeen,
-    RestartSeen,
-    SessionKeyChanged,
-    TargetStateChanged,
-    TaskConfigsCommitted,
-    TaskCountRecorded,
-)
 from connectx.core.config_writer import ConfigWriter
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
@@ -29,95 +19,13 @@ from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
-from connectx.core.group_messages import (
-    CoordinatorFound,
-    GroupRequestFailed,
-    GroupStimulus,
-    HeartbeatReplied,
-    JoinGroupReplied,
-    SyncGroupReplied,
-)
 from connectx.core.ignored import NotPending, TimerReplaced, WorkerIsOver
 from connectx.core.invariants import broken_by, marks_of
-from connectx.core.messages import (
-    Answer,
-    ConfigReadToEnd,
-    ConfigRecordRead,
-    ConfigRecordsWritten,
-    ConfigWritesClaimed,
-    ConnectorFailed,
-    ConnectorStarted,
-    ConnectorStateReached,
-    ConnectorStopped,
-    FenceRequestAnswered,
-    ProducersFenced,
-    Request,
-    SessionKeyCreated,
-    SetLoggerLevel,
-    ShutdownRequested,
-    StatusRecordRead,
-    Stimulus,
-    TaskConfigsGenerated,
-    TaskConfigsSent,
-    TaskFailed,
-    TaskPrepared,
-    TaskProducerReady,
-    TaskReconfigurationRequested,
-    TaskStateReached,
-    TaskStopped,
-    TimerFired,
-    TopicUsed,
-    WorkerShown,
-    WorkerShutDown,
-    WorkerStarted,
-    WorkerStep,
-)
-from connectx.core.pending import (
-    AssignmentRead,
-    ConnectorConfigsSent,
-    LeaderClaimed,
-    LeaderKeyCreated,
-    OperationReadBack,
-    OperationWritten,
-    RequestRead,
-    RoundFenced,
-    RoundRead,
-    TaskFenced,
-    TaskRead,
-)
 from connectx.core.requests import RequestHandler
 from connectx.core.rest_views import worker as worker_view
 from connectx.core.rules import BrokenRule, Marks
 from connectx.core.settings import CoreSettings
-from connectx.core.signals import (
-    AssignmentReceived,
-    ConnectorOrigin,
-    CoordinatorUnknown,
-    Elected,
-    FatalGroupError,
-    FencingOrigin,
-    FencingOutcome,
-    JoinPreparing,
-    LeaderOrigin,
-    LocalWaiter,
-    MembershipLost,
-    RequestOrigin,
-    Signal,
-    StoppedOrigin,
-    WriteOutcome,
-)
 from connectx.core.tasks import Tasks
-from connectx.core.timer_keys import (
-    ConnectorStopLimit,
-    GroupTimer,
-    TaskConfigsRetry,
-    TaskCountRetry,
-    TaskFencingRetry,
-    TaskRestart,
-    TaskStopLimit,
-    WorkerTimer,
-    WorkTimer,
-)
 from connectx.model import causes, payloads
 from connectx.model.causes import Cause
 from connectx.model.status_records import (
@@ -135,20 +43,20 @@ _REFERENCES = frozenset(
 _MOST_SIGNALS = 100_000
 """Signals that a step may route: one that ends needs a few for each operation and task that it ends."""
 
-_Answer = TypeVar("_Answer", bound=Answer)
+_Answer = TypeVar("_Answer", bound=messages.Answer)
 _WorkStimulus = (
-    ConnectorStarted
-    | ConnectorStateReached
-    | ConnectorFailed
-    | ConnectorStopped
-    | TaskReconfigurationRequested
-    | TaskConfigsGenerated
-    | TaskPrepared
-    | TaskProducerReady
-    | TaskStateReached
-    | TaskFailed
-    | TaskStopped
-    | TopicUsed
+    messages.ConnectorStarted
+    | messages.ConnectorStateReached
+    | messages.ConnectorFailed
+    | messages.ConnectorStopped
+    | messages.TaskReconfigurationRequested
+    | messages.TaskConfigsGenerated
+    | messages.TaskPrepared
+    | messages.TaskProducerReady
+    | messages.TaskStateReached
+    | messages.TaskFailed
+    | messages.TaskStopped
+    | messages.TopicUsed
 )
 """Reports of connectors and tasks."""
 
@@ -174,10 +82,10 @@ class WorkerCore:
             self.context, self.writer, self.fencing, self.leadership, self.connectors, self.tasks
         )
 
-    def handle(self, stimulus: Stimulus, now_ms: int) -> WorkerStep:
+    def handle(self, stimulus: messages.Stimulus, now_ms: int) -> messages.WorkerStep:
         """Apply one stimulus; return transitions and effects. `now_ms` never goes back."""
         step = self.context.take(stimulus, now_ms, self._on_stimulus)
-        step.shown = WorkerShown(worker_view(self.context), self.context.session_key)
+        step.shown = messages.WorkerShown(worker_view(self.context), self.context.session_key)
         return step
 
     def state(self) -> dict[str, dict[str, Any]]:
@@ -228,74 +136,78 @@ class WorkerCore:
         """Return the values that never go back, for `check` after the next step."""
         return marks_of(self)
 
-    def _on_stimulus(self, stimulus: Stimulus) -> None:
-        if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):
+    def _on_stimulus(self, stimulus: messages.Stimulus) -> None:
+        if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, messages.Request):
             self._dispatch(stimulus)
             self._settle()
         else:
             self.context.ignore(WorkerIsOver())
 
-    def _dispatch(self, stimulus: Stimulus) -> None:  # one line per stimulus: a table
+    def _dispatch(self, stimulus: messages.Stimulus) -> None:  # one line per stimulus: a table
         match stimulus:
-            case ConfigRecordRead():
+            case messages.ConfigRecordRead():
                 self._on_config_record(stimulus)
-            case StatusRecordRead():
+            case messages.StatusRecordRead():
                 self._on_status_record(stimulus)
-            case TimerFired():
+            case messages.TimerFired():
                 self._on_timer(stimulus)
             case (
-                CoordinatorFound() | GroupRequestFailed() | JoinGroupReplied() | SyncGroupReplied() | HeartbeatReplied()
+                group_messages.CoordinatorFound()
+                | group_messages.GroupRequestFailed()
+                | group_messages.JoinGroupReplied()
+                | group_messages.SyncGroupReplied()
+                | group_messages.HeartbeatReplied()
             ):
                 self._on_group(stimulus)
             case (
-                ConfigReadToEnd()
-                | ConfigRecordsWritten()
-                | ConfigWritesClaimed()
-                | SessionKeyCreated()
-                | ProducersFenced()
-                | FenceRequestAnswered()
-                | TaskConfigsSent()
+                messages.ConfigReadToEnd()
+                | messages.ConfigRecordsWritten()
+                | messages.ConfigWritesClaimed()
+                | messages.SessionKeyCreated()
+                | messages.ProducersFenced()
+                | messages.FenceRequestAnswered()
+                | messages.TaskConfigsSent()
             ):
                 self._on_answer(stimulus)
-            case Request():
+            case messages.Request():
                 self.requests.on_request(stimulus)
-            case WorkerStarted():
+            case messages.WorkerStarted():
                 self._on_worker_started()
-            case ShutdownRequested():
+            case messages.ShutdownRequested():
                 self._begin_shutdown(causes.WorkerShutsDown())
             case _:
                 self._dispatch_work(stimulus)
 
-    def _on_group(self, answer: GroupStimulus) -> None:
+    def _on_group(self, answer: group_messages.GroupStimulus) -> None:
         if self.membership.awaits(answer):
             self.membership.on_answer(answer)
         else:
             self.context.ignore(NotPending(answer.request_id))
 
-    def _on_answer(self, answer: Answer) -> None:  # one line per request that is answered: a table
+    def _on_answer(self, answer: messages.Answer) -> None:  # one line per request that is answered: a table
         match waiting := self.context.pending.waiting.pop(answer.request_id, None):
-            case OperationWritten():
-                self.writer.on_written(_require(answer, ConfigRecordsWritten))
-            case OperationReadBack():
-                self.writer.on_read(_require(answer, ConfigReadToEnd))
-            case RoundRead(connector):
-                self.fencing.on_read(connector, _require(answer, ConfigReadToEnd))
-            case RoundFenced(connector):
-                self.fencing.on_producers_fenced(connector, _require(answer, ProducersFenced))
-            case AssignmentRead():
-                self.rebalance.on_config_read(_require(answer, ConfigReadToEnd))
-            case LeaderClaimed():
-                self.leadership.on_claimed(_require(answer, ConfigWritesClaimed))
-            case LeaderKeyCreated():
-                self.leadership.on_session_key(_require(answer, SessionKeyCreated))
-            case TaskFenced(task):
-                self.tasks.on_fence_request_answered(task, _require(answer, FenceRequestAnswered))
-            case TaskRead(task):
-                self.tasks.on_config_read(task, _require(answer, ConfigReadToEnd))
-            case ConnectorConfigsSent(connector):
-                self.connectors.on_task_configs_sent(connector, _require(answer, TaskConfigsSent))
-            case RequestRead():
-                self.requests.on_config_read(waiting, _require(answer, ConfigReadToEnd))
+            case pending.OperationWritten():
+                self.writer.on_written(_require(answer, messages.ConfigRecordsWritten))
+            case pending.OperationReadBack():
+                self.writer.on_read(_require(answer, messages.ConfigReadToEnd))
+            case pending.RoundRead(connector):
+                self.fencing.on_read(connector, _require(answer, messages.ConfigReadToEnd))
+            case pending.RoundFenced(connector):
+                self.fencing.on_producers_fenced(connector, _require(answer, messages.ProducersFenced))
+            case pending.AssignmentRead():
+                self.rebalance.on_config_read(_require(answer, messages.ConfigReadToEnd))
+            case pending.LeaderClaimed():
+                self.leadership.on_claimed(_require(answer, messages.ConfigWritesClaimed))
+            case pending.LeaderKeyCreated():
+                self.leadership.on_session_key(_require(answer, messages.SessionKeyCreated))
+            case pending.TaskFenced(task):
+                self.tasks.on_fence_request_answered(task, _require(answer, messages.FenceRequestAnswered))
+            case pending.TaskRead(task):
+                self.tasks.on_config_read(task, _require(answer, messages.ConfigReadToEnd))
+            case pending.ConnectorConfigsSent(connector):
+                self.connectors.on_task_configs_sent(connector, _require(answer, messages.TaskConfigsSent))
+            case pending.RequestRead():
+                self.requests.on_config_read(waiting, _require(answer, messages.ConfigReadToEnd))
             case None:
                 self.context.ignore(NotPending(answer.request_id))
             case _:
@@ -303,29 +215,29 @@ class WorkerCore:
 
     def _dispatch_work(self, stimulus: _WorkStimulus) -> None:
         match stimulus:
-            case ConnectorStarted():
+            case messages.ConnectorStarted():
                 self.connectors.on_started(stimulus)
-            case ConnectorStateReached():
+            case messages.ConnectorStateReached():
                 self.connectors.on_state_reached(stimulus)
-            case ConnectorFailed():
+            case messages.ConnectorFailed():
                 self.connectors.on_failed(stimulus)
-            case ConnectorStopped():
+            case messages.ConnectorStopped():
                 self.connectors.on_stopped(stimulus)
-            case TaskReconfigurationRequested():
+            case messages.TaskReconfigurationRequested():
                 self.connectors.on_reconfiguration_requested(stimulus)
-            case TaskConfigsGenerated():
+            case messages.TaskConfigsGenerated():
                 self.connectors.on_task_configs(stimulus)
-            case TaskPrepared():
+            case messages.TaskPrepared():
                 self.tasks.on_prepared(stimulus)
-            case TaskProducerReady():
+            case messages.TaskProducerReady():
                 self.tasks.on_producer_ready(stimulus)
-            case TaskStateReached():
+            case messages.TaskStateReached():
                 self.tasks.on_state_reached(stimulus)
-            case TaskFailed():
+            case messages.TaskFailed():
                 self.tasks.on_failed(stimulus)
-            case TaskStopped():
+            case messages.TaskStopped():
                 self.tasks.on_stopped(stimulus)
-            case TopicUsed():
+            case messages.TopicUsed():
                 self.tasks.on_topic_used(stimulus)
             case _:
                 assert_never(stimulus)
@@ -346,23 +258,23 @@ class WorkerCore:
             self._on_signal(self.context.signals.pop(0))
         raise AssertionError(f"signals do not end in one step; the next is {self.context.signals[0]}")
 
-    def _on_signal(self, signal: Signal) -> None:  # one line per signal: a table
+    def _on_signal(self, signal: signals.Signal) -> None:  # one line per signal: a table
         match signal:
-            case WriteOutcome():
+            case signals.WriteOutcome():
                 self._on_written(signal)
-            case FencingOutcome():
+            case signals.FencingOutcome():
                 self._on_fencing_outcome(signal)
-            case JoinPreparing():
+            case signals.JoinPreparing():
                 self.rebalance.on_join_preparing(signal)
-            case Elected():
+            case signals.Elected():
                 self.membership.assignments(signal.generation, self.leadership.assign(signal))
-            case AssignmentReceived():
+            case signals.AssignmentReceived():
                 self.rebalance.on_assignment(signal)
-            case MembershipLost(reason, error):
+            case signals.MembershipLost(reason, error):
                 self.rebalance.on_lost(reason, error)
-            case CoordinatorUnknown():
+            case signals.CoordinatorUnknown():
                 self.rebalance.on_coordinator_unknown()
-            case FatalGroupError():
+            case signals.FatalGroupError():
                 self._begin_shutdown(self.rebalance.on_fatal_error(signal))
             case _:
                 assert_never(signal)
@@ -389,10 +301,10 @@ class WorkerCore:
         self.membership.leave()
         self.context.record(payloads.WorkerStopped())
         fatal = self.rebalance.fatal_error
-        self.context.emit(WorkerShutDown(None if fatal is None else str(fatal)))
+        self.context.emit(messages.WorkerShutDown(None if fatal is None else str(fatal)))
 
-    def _on_timer(self, stimulus: TimerFired) -> None:
-        if isinstance(stimulus.key, GroupTimer):
+    def _on_timer(self, stimulus: messages.TimerFired) -> None:
+        if isinstance(stimulus.key, timer_keys.GroupTimer):
             if self.membership.awaits(stimulus):
                 self.membership.on_timer(stimulus)
             else:
@@ -402,65 +314,65 @@ class WorkerCore:
         else:
             self.context.ignore(TimerReplaced(stimulus.key))
 
-    def _on_time(self, key: WorkTimer) -> None:  # one line per timer: a table
+    def _on_time(self, key: timer_keys.WorkTimer) -> None:  # one line per timer: a table
         match key:
-            case WorkerTimer.REBALANCE_DELAY:
+            case timer_keys.WorkerTimer.REBALANCE_DELAY:
                 self.rebalance.on_delay_over()
-            case WorkerTimer.MISMATCH:
+            case timer_keys.WorkerTimer.MISMATCH:
                 self.rebalance.on_mismatch_timer()
-            case WorkerTimer.CONFIG_READ:
+            case timer_keys.WorkerTimer.CONFIG_READ:
                 self.rebalance.on_read_retry()
-            case WorkerTimer.RECLAIM:
+            case timer_keys.WorkerTimer.RECLAIM:
                 self.leadership.on_reclaim_timer(is_member=self.membership.is_confirmed)
-            case WorkerTimer.CLAIM_LIMIT:
+            case timer_keys.WorkerTimer.CLAIM_LIMIT:
                 self.leadership.on_claim_limit()
-            case WorkerTimer.WRITE_LIMIT:
+            case timer_keys.WorkerTimer.WRITE_LIMIT:
                 self.writer.on_write_limit()
-            case WorkerTimer.SESSION_KEY:
+            case timer_keys.WorkerTimer.SESSION_KEY:
                 self.leadership.check_session_key()
-            case WorkerTimer.EMPTY_STOPPED:
+            case timer_keys.WorkerTimer.EMPTY_STOPPED:
                 self.leadership.empty_stopped()
-            case TaskStopLimit():
+            case timer_keys.TaskStopLimit():
                 self.tasks.on_stop_timer(key)
-            case TaskFencingRetry():
+            case timer_keys.TaskFencingRetry():
                 self.tasks.on_fence_timer(key)
-            case TaskRestart():
+            case timer_keys.TaskRestart():
                 self.tasks.on_restart_timer(key)
-            case ConnectorStopLimit():
+            case timer_keys.ConnectorStopLimit():
                 self.connectors.on_stop_timer(key)
-            case TaskConfigsRetry():
+            case timer_keys.TaskConfigsRetry():
                 self.connectors.on_retry_timer(key)
-            case TaskCountRetry():
+            case timer_keys.TaskCountRetry():
                 self.fencing.on_retry_timer(key)
             case _:
                 assert_never(key)
 
-    def _on_config_record(self, stimulus: ConfigRecordRead) -> None:
+    def _on_config_record(self, stimulus: messages.ConfigRecordRead) -> None:
         for change in self.context.config.apply(stimulus.log_offset, stimulus.record):
             if self.context.phase is WorkerPhase.RUNNING:
                 self._on_change(change, stimulus.log_offset)
 
-    def _on_change(self, change: ConfigChange, log_offset: int) -> None:
+    def _on_change(self, change: config_log.ConfigChange, log_offset: int) -> None:
         if event := event_of(change, self.context.config, log_offset):
             self.context.record(*event)
         match change:
-            case ConnectorConfigChanged(connector, is_new):
+            case config_log.ConnectorConfigChanged(connector, is_new):
                 self.connectors.reconfigure(connector)  # also one that was deleted a moment ago and is still here
                 if is_new:
                     self.rebalance.request_rejoin(causes.ConnectorCreated(connector))
-            case ConnectorRemoved(connector):
+            case config_log.ConnectorRemoved(connector):
                 self.rebalance.request_rejoin(causes.ConnectorRemoved(connector))
-            case TaskConfigsCommitted(connector):
+            case config_log.TaskConfigsCommitted(connector):
                 self._on_tasks_committed(connector)
-            case TargetStateChanged(connector):
+            case config_log.TargetStateChanged(connector):
                 self.connectors.set_target_state(connector)
                 self.tasks.set_target_state(connector)
                 self.leadership.empty_stopped(connector)
-            case RestartSeen(connector, include_tasks, only_failed):
+            case config_log.RestartSeen(connector, include_tasks, only_failed):
                 self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
-            case LoggerLevelSeen(namespace, level):
-                self.context.emit(SetLoggerLevel(namespace, level))
-            case TaskCountRecorded() | SessionKeyChanged():
+            case config_log.LoggerLevelSeen(namespace, level):
+                self.context.emit(messages.SetLoggerLevel(namespace, level))
+            case config_log.TaskCountRecorded() | config_log.SessionKeyChanged():
                 pass
             case _:
                 assert_never(change)
@@ -472,31 +384,31 @@ class WorkerCore:
         self.leadership.empty_stopped(connector)
         self.rebalance.request_rejoin(causes.TaskConfigsChanged(connector))
 
-    def _on_written(self, outcome: WriteOutcome) -> None:
+    def _on_written(self, outcome: signals.WriteOutcome) -> None:
         if outcome.fenced:
             self.leadership.on_claim_lost(outcome.error or "fenced by a newer leader")
             self.membership.confirm()
         match outcome.origin:
-            case RequestOrigin(request_id):
+            case signals.RequestOrigin(request_id):
                 self.requests.on_written(outcome, request_id)
-            case ConnectorOrigin():
+            case signals.ConnectorOrigin():
                 self.connectors.on_task_configs_written(outcome.origin, outcome.error)
-            case FencingOrigin():
+            case signals.FencingOrigin():
                 self.fencing.on_record_written(outcome)
-            case LeaderOrigin():
+            case signals.LeaderOrigin():
                 self.leadership.on_session_key_written(outcome.error)
-            case StoppedOrigin():
+            case signals.StoppedOrigin():
                 self.leadership.on_stopped_emptied(outcome.error)
             case _:
                 assert_never(outcome.origin)
 
-    def _on_fencing_outcome(self, outcome: FencingOutcome) -> None:
-        if isinstance(outcome.waiter, LocalWaiter):
+    def _on_fencing_outcome(self, outcome: signals.FencingOutcome) -> None:
+        if isinstance(outcome.waiter, signals.LocalWaiter):
             self.tasks.on_fenced(outcome.waiter, outcome.error, retriable=outcome.status in (409, 503))
         else:
             self.requests.on_fenced(outcome, outcome.waiter)
 
-    def _on_status_record(self, stimulus: StatusRecordRead) -> None:
+    def _on_status_record(self, stimulus: messages.StatusRecordRead) -> None:
         record = stimulus.record
         self.context.status.apply(record, stimulus.timestamp_ms)
         match record:
@@ -516,7 +428,7 @@ def _is_state(item: Field[Any]) -> bool:
     return item.compare and item.name not in _REFERENCES
 
 
-def _require(answer: Answer, kind: type[_Answer]) -> _Answer:
+def _require(answer: messages.Answer, kind: type[_Answer]) -> _Answer:
     """Return the answer as the kind that the effect is answered by."""
     assert isinstance(answer, kind), f"a {kind.__name__} was awaited, and {answer} came"
     return answer

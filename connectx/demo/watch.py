@@ -10,18 +10,8 @@ from dataclasses import dataclass, field
 
 from connectx.history.folds.rebalances import rebalances
 from connectx.history.folds.snapshot import Snapshot, snapshot
+from connectx.model import payloads
 from connectx.model.events import Event
-from connectx.model.payloads import (
-    BulkFailed,
-    BulkStaged,
-    BulkStarted,
-    ConnectorState,
-    FaultInjected,
-    OffsetsCommitted,
-    TaskState,
-    TransactionCommitted,
-    WorkerFailed,
-)
 from connectx.model.states import State
 
 SOURCE = "flights-in"
@@ -59,25 +49,25 @@ class Watch:
 
     def _count(self, event: Event) -> None:
         match event.payload:
-            case TransactionCommitted(records, offsets) if event.connector == SOURCE:
+            case payloads.TransactionCommitted(records, offsets) if event.connector == SOURCE:
                 self.slices += 1
                 self.records += records
                 for covered in offsets or ():
                     self.position = max(self.position, int(covered.offset.get("position", 0)))
-            case BulkStarted():
+            case payloads.BulkStarted():
                 self.with_jobs.add(event.connector or "")
-            case BulkStaged() | BulkFailed():
+            case payloads.BulkStaged() | payloads.BulkFailed():
                 self.with_jobs.discard(event.connector or "")
-            case OffsetsCommitted(records) if event.connector == SINK:
+            case payloads.OffsetsCommitted(records) if event.connector == SINK:
                 self.stored += records
-            case FaultInjected("kill"):
+            case payloads.FaultInjected("kill"):
                 self.killed.add(event.worker or "")
                 self.with_jobs.clear()  # jobs of its tasks are not reported any more
-            case TaskState(State.FAILED, trace) | ConnectorState(State.FAILED, trace):
+            case payloads.TaskState(State.FAILED, trace) | payloads.ConnectorState(State.FAILED, trace):
                 if event.worker not in self.killed and self.failure is None:
                     what = event.connector if event.task is None else f"{event.connector}-{event.task}"
                     self.failure = f"{what} failed on {event.worker}: {trace or event.cause}"
-            case WorkerFailed(error) if self.failure is None:
+            case payloads.WorkerFailed(error) if self.failure is None:
                 self.failure = f"{event.worker} failed: {error or event.cause}"
 
     def snapshot(self) -> Snapshot:

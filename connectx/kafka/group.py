@@ -25,20 +25,7 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.metadata import CoordinatorType
 
-from connectx.core.group_messages import (
-    CoordinatorFound,
-    FindCoordinator,
-    GroupEffect,
-    GroupRequestFailed,
-    GroupStimulus,
-    HeartbeatReplied,
-    JoinGroupReplied,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendLeaveGroup,
-    SendSyncGroup,
-    SyncGroupReplied,
-)
+from connectx.core import group_messages
 from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.kafka.settings.clients import ClientConfigs
@@ -79,7 +66,9 @@ class GroupConnection:
         post: takes each reply; called on the network thread, must not block.
     """
 
-    def __init__(self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[GroupStimulus], None]) -> None:
+    def __init__(
+        self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[group_messages.GroupStimulus], None]
+    ) -> None:
         self._group_id = config.group_id
         self._reply_timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms)
         self._sync_timeout_ms = config.request_timeout_ms
@@ -102,11 +91,11 @@ class GroupConnection:
         self._net = KafkaNet(self._clients.kafka_python(f"connect-{self._group_id}"))
         self._net.start()
 
-    def execute(self, effect: GroupEffect) -> None:
+    def execute(self, effect: group_messages.GroupEffect) -> None:
         """Send the request of an effect, without waiting; its reply, or GroupRequestFailed, is posted."""
         if self._ended or self._net is None:
             return
-        if isinstance(effect, SendLeaveGroup):
+        if isinstance(effect, group_messages.SendLeaveGroup):
             self._leaving.clear()
         try:
             self._net.spawn(self._carry_out, effect)
@@ -126,7 +115,7 @@ class GroupConnection:
         if self._net is not None:
             self._net.abandon()
 
-    async def _carry_out(self, effect: GroupEffect) -> None:
+    async def _carry_out(self, effect: group_messages.GroupEffect) -> None:
         try:
             await self._request(effect)
         except kafka_errors.KafkaError as error:
@@ -135,34 +124,34 @@ class GroupConnection:
             _log.exception("a group request failed in an unexpected way")
             self._failed(effect, f"{type(effect).__name__}: {error!r}")
         finally:
-            if isinstance(effect, SendLeaveGroup):
+            if isinstance(effect, group_messages.SendLeaveGroup):
                 self._leaving.set()
 
-    def _request(self, effect: GroupEffect) -> Awaitable[None]:
+    def _request(self, effect: group_messages.GroupEffect) -> Awaitable[None]:
         match effect:
-            case FindCoordinator():
+            case group_messages.FindCoordinator():
                 return self._find_coordinator(effect)
-            case SendJoinGroup():
+            case group_messages.SendJoinGroup():
                 return self._join(effect)
-            case SendSyncGroup():
+            case group_messages.SendSyncGroup():
                 return self._sync(effect)
-            case SendHeartbeat():
+            case group_messages.SendHeartbeat():
                 return self._heartbeat(effect)
-            case SendLeaveGroup():
+            case group_messages.SendLeaveGroup():
                 return self._leave(effect)
             case _:
                 assert_never(effect)
 
-    def _failed(self, effect: GroupEffect, reason: str) -> None:
-        if isinstance(effect, SendJoinGroup | SendSyncGroup):
+    def _failed(self, effect: group_messages.GroupEffect, reason: str) -> None:
+        if isinstance(effect, group_messages.SendJoinGroup | group_messages.SendSyncGroup):
             self.requests.failed_rebalances += 1
-        self._report(GroupRequestFailed(effect.request_id, reason))
+        self._report(group_messages.GroupRequestFailed(effect.request_id, reason))
 
-    def _report(self, stimulus: GroupStimulus) -> None:
+    def _report(self, stimulus: group_messages.GroupStimulus) -> None:
         if not self._ended:
             self._post(stimulus)
 
-    async def _find_coordinator(self, effect: FindCoordinator) -> None:
+    async def _find_coordinator(self, effect: group_messages.FindCoordinator) -> None:
         net = self._net
         assert net is not None
         deadline_s = time.monotonic() + self._reply_timeout_ms / 1000
@@ -171,9 +160,9 @@ class GroupConnection:
         for node_id in (self._join_node, self._heartbeat_node):
             net.add_node(node_id, found)
             await net.connect(node_id, deadline_s)
-        self._report(CoordinatorFound(effect.request_id))
+        self._report(group_messages.CoordinatorFound(effect.request_id))
 
-    async def _join(self, effect: SendJoinGroup) -> None:
+    async def _join(self, effect: group_messages.SendJoinGroup) -> None:
         assert self._net is not None
         if self._join_in_flight is not None:  # abandoned by the core: the new one must not wait for it
             self._net.disconnect(self._join_node, "a newer JoinGroup takes its place")
@@ -207,7 +196,7 @@ class GroupConnection:
             self._failed(effect, str(malformed))
             return
         self._report(
-            JoinGroupReplied(
+            group_messages.JoinGroupReplied(
                 effect.request_id,
                 error,
                 reply.generation_id,
@@ -218,7 +207,7 @@ class GroupConnection:
             )
         )
 
-    async def _sync(self, effect: SendSyncGroup) -> None:
+    async def _sync(self, effect: group_messages.SendSyncGroup) -> None:
         assert self._net is not None
         request = SyncGroupRequest(
             group_id=self._group_id,
@@ -236,7 +225,7 @@ class GroupConnection:
         else:
             self.requests.failed_rebalances += 1
         assignment = None if error else self._assignment(bytes(reply.assignment))
-        self._report(SyncGroupReplied(effect.request_id, error, assignment))
+        self._report(group_messages.SyncGroupReplied(effect.request_id, error, assignment))
 
     def _assignment(self, data: bytes) -> Assignment | None:
         """What the leader sent; None when it sent nothing, or nothing that can be read."""
@@ -246,7 +235,7 @@ class GroupConnection:
             _log.warning("the leader of group %s sent an assignment that cannot be read: %s", self._group_id, error)
             return None
 
-    async def _heartbeat(self, effect: SendHeartbeat) -> None:
+    async def _heartbeat(self, effect: group_messages.SendHeartbeat) -> None:
         assert self._net is not None
         request = HeartbeatRequest(
             group_id=self._group_id,
@@ -261,9 +250,9 @@ class GroupConnection:
             self._net.disconnect(self._join_node, "the coordinator does not answer heartbeats")
             raise
         self.requests.heartbeats.add(_ms_since(began_s))
-        self._report(HeartbeatReplied(effect.request_id, error_name(reply.error_code)))
+        self._report(group_messages.HeartbeatReplied(effect.request_id, error_name(reply.error_code)))
 
-    async def _leave(self, effect: SendLeaveGroup) -> None:
+    async def _leave(self, effect: group_messages.SendLeaveGroup) -> None:
         assert self._net is not None
         member = LeaveGroupRequest.MemberIdentity(
             member_id=effect.member_id, group_instance_id=None, reason="the worker leaves"

@@ -10,15 +10,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from connectx.core.messages import (
-    FenceProducers,
-    FenceRequestAnswered,
-    ProducersFenced,
-    SendFenceRequest,
-    SendTaskConfigs,
-    Stimulus,
-    TaskConfigsSent,
-)
+from connectx.core import messages
 from connectx.errors.base import ConnectxError
 from connectx.errors.rest import SignatureRefusedError
 from connectx.kafka.admin.fencing import ProducerFencer
@@ -50,7 +42,7 @@ class Calls:
         name: str,
         clients: ClientConfigs,
         config: WorkerConfig,
-        post: Callable[[Stimulus], None],
+        post: Callable[[messages.Stimulus], None],
         providers: ConfigProviders,
     ) -> None:
         self._providers = providers
@@ -60,34 +52,34 @@ class Calls:
         self._post = post
         self._ended = False
 
-    def send_task_configs(self, effect: SendTaskConfigs, key: SessionKeyRecord | None) -> None:
+    def send_task_configs(self, effect: messages.SendTaskConfigs, key: SessionKeyRecord | None) -> None:
         """POST task configs to the leader."""
 
         def call() -> None:
             self._leader.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
 
-        self._submit(call, lambda failure: TaskConfigsSent(effect.request_id, self._text(failure)))
+        self._submit(call, lambda failure: messages.TaskConfigsSent(effect.request_id, self._text(failure)))
 
-    def send_fence_request(self, effect: SendFenceRequest, key: SessionKeyRecord | None) -> None:
+    def send_fence_request(self, effect: messages.SendFenceRequest, key: SessionKeyRecord | None) -> None:
         """PUT a fencing request to the leader."""
 
         def call() -> None:
             self._leader.fence(effect.leader_url, effect.connector, key)
 
-        def answer(failure: Exception | None) -> Stimulus:
+        def answer(failure: Exception | None) -> messages.Stimulus:
             retriable = isinstance(failure, ConnectxError) and failure.retriable
             refused = isinstance(failure, SignatureRefusedError)
-            return FenceRequestAnswered(effect.request_id, self._text(failure), retriable, refused)
+            return messages.FenceRequestAnswered(effect.request_id, self._text(failure), retriable, refused)
 
         self._submit(call, answer)
 
-    def fence_producers(self, effect: FenceProducers) -> None:
+    def fence_producers(self, effect: messages.FenceProducers) -> None:
         """Fence producers in Kafka."""
 
         def call() -> None:
             self._fencer.fence(effect.connector, self._providers.resolve(effect.config), effect.transactional_ids)
 
-        self._submit(call, lambda failure: ProducersFenced(effect.request_id, self._text(failure)))
+        self._submit(call, lambda failure: messages.ProducersFenced(effect.request_id, self._text(failure)))
 
     def close(self) -> None:
         """End what is under way and take nothing more. A second call does nothing."""
@@ -98,7 +90,7 @@ class Calls:
         self._fencer.abandon()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, call: Callable[[], None], answer: Callable[[Exception | None], Stimulus]) -> None:
+    def _submit(self, call: Callable[[], None], answer: Callable[[Exception | None], messages.Stimulus]) -> None:
         """Call on another thread, then post the answer for its failure, None for success."""
 
         def run() -> None:

@@ -24,29 +24,13 @@ from prometheus_client.registry import Collector
 
 from connectx.core.replies import Expanded
 from connectx.kafka.group import GroupRequests
+from connectx.model import payloads
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
-from connectx.model.payloads import (
-    AssignmentComputed,
-    ConnectorState,
-    RebalanceCompleted,
-    TaskEnded,
-    TaskState,
-    TransactionCommitted,
-)
 from connectx.model.states import State
 from connectx.model.summary import Summary
-from connectx.runtime.metric_names import (
-    COUNTED,
-    ERROR_SPECS,
-    PLUGIN_TEXTS,
-    SINK_SPECS,
-    SOURCE_SPECS,
-    TASK_SPECS,
-    TASK_STATES,
-    WORKER_COUNTS,
-)
+from connectx.runtime import metric_names
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 
 Subject = tuple[str, int | None]
@@ -119,7 +103,7 @@ class WorkerMetrics(Collector):
     def observe(self, transition: Transition) -> None:
         """Count one transition of this worker; from any thread. Waits only for a count or a page."""
         with self._lock:
-            if transition.kind in COUNTED:
+            if transition.kind in metric_names.COUNTED:
                 key = (
                     transition.kind,
                     transition.connector or "",
@@ -128,19 +112,19 @@ class WorkerMetrics(Collector):
                 self._counts[key] += 1
                 self._records[key] += getattr(transition.payload, "records", None) or 0
             match transition.payload:
-                case TaskState(state, _, instance):
+                case payloads.TaskState(state, _, instance):
                     self._on_state(transition, state, instance)
-                case ConnectorState(state):
+                case payloads.ConnectorState(state):
                     self._on_state(transition, state, None)
-                case TaskEnded(instance):
+                case payloads.TaskEnded(instance):
                     self._on_ended((transition.connector or "", transition.task), instance)
-                case TransactionCommitted(records):
+                case payloads.TransactionCommitted(records):
                     task = TaskId(transition.connector or "", transition.task or 0)
                     self._transactions.setdefault(task, Summary()).add(records)
-                case RebalanceCompleted(took_ms=took_ms):
+                case payloads.RebalanceCompleted(took_ms=took_ms):
                     self._rebalanced_ms = self._clock()
                     self._rebalances.add(took_ms or 0)
-                case AssignmentComputed() as computed:
+                case payloads.AssignmentComputed() as computed:
                     self._on_assignment(computed)
                 case _:  # has no metric but its count
                     pass
@@ -187,7 +171,7 @@ class WorkerMetrics(Collector):
             self._states.pop(subject, None)
         self._spans.pop(subject, None)
 
-    def _on_assignment(self, computed: AssignmentComputed) -> None:
+    def _on_assignment(self, computed: payloads.AssignmentComputed) -> None:
         """The leader takes what two members claimed from both, so it is in the revoked work of both."""
         revoked = Counter(name for member in computed.members.values() for name in member.revoked)
         self._duplicated += sum(1 for holders in revoked.values() if holders > 1)
@@ -199,7 +183,7 @@ class WorkerMetrics(Collector):
         for kind in ("connector", "task"):
             succeeded, failed = counts[f"{kind}-startup-success-total"], counts[f"{kind}-startup-failure-total"]
             counts[f"{kind}-startup-attempts-total"] = succeeded + failed
-        for name, described in WORKER_COUNTS.items():
+        for name, described in metric_names.WORKER_COUNTS.items():
             yield _total(f"worker_{name}", described, counts[name])
         for kind, what in itertools.product(("connector", "task"), ("success", "failure")):
             attempts, number = counts[f"{kind}-startup-attempts-total"], counts[f"{kind}-startup-{what}-total"]
@@ -208,7 +192,7 @@ class WorkerMetrics(Collector):
         yield _gauge("worker_connector-count", "Connectors that this worker runs.", len(view.get("connectors", ())))
         yield _gauge("worker_task-count", "Tasks that this worker runs.", len(view.get("tasks", ())))
         states = Counter((connector, state) for (connector, task), state in self._shown() if task is not None)
-        for state in TASK_STATES:
+        for state in metric_names.TASK_STATES:
             name = f"worker_connector-{state.lower()}-task-count"
             family = GaugeMetricFamily(
                 _name(name), f"Tasks of a connector here that are {state}.", labels=["connector"]
@@ -295,7 +279,12 @@ class WorkerMetrics(Collector):
         known = [(task, metrics) for task, metrics in counted if not metrics.get("ended") or _subject(task) in assigned]
         sources = [(task, metrics) for task, metrics in tasks if "slices" in metrics]
         sinks = [(task, metrics) for task, metrics in tasks if "positions" in metrics]
-        tables = ([*sources, *sinks], TASK_SPECS), (sources, SOURCE_SPECS), (sinks, SINK_SPECS), (known, ERROR_SPECS)
+        tables = (
+            ([*sources, *sinks], metric_names.TASK_SPECS),
+            (sources, metric_names.SOURCE_SPECS),
+            (sinks, metric_names.SINK_SPECS),
+            (known, metric_names.ERROR_SPECS),
+        )
         for chosen, table in tables:
             for name, described, value in table:
                 yield _of_each(name, described, ((_id(task), value(metrics)) for task, metrics in chosen))
@@ -313,7 +302,7 @@ class WorkerMetrics(Collector):
 
     def _of_plugins(self) -> Iterator[Metric]:
         """Classes and versions of what runs here, as labels of a gauge that is 1 (Kafka Connect 4.1)."""
-        labels = [text.replace("-", "_") for text in PLUGIN_TEXTS]
+        labels = [text.replace("-", "_") for text in metric_names.PLUGIN_TEXTS]
         task_info = GaugeMetricFamily(
             _name("connector-task_info"),
             "1; classes and versions of its plugins.",
@@ -329,14 +318,14 @@ class WorkerMetrics(Collector):
         }
         for task, metrics in sorted(self._task_metrics().items()):
             if isinstance(plugins := metrics.get("plugins"), TaskPlugins):
-                task_info.add_metric([*_id(task), *(plugins.texts[text] for text in PLUGIN_TEXTS)], 1)
+                task_info.add_metric([*_id(task), *(plugins.texts[text] for text in metric_names.PLUGIN_TEXTS)], 1)
                 for kind, named in (("transform", plugins.transforms), ("predicate", plugins.predicates)):
                     for texts in named:
                         steps[kind].add_metric([*_id(task), *texts], 1)
         yield from (task_info, *steps.values())
 
     def _of_events(self) -> Iterator[Metric]:
-        for kind, (name, described, of_records) in COUNTED.items():
+        for kind, (name, described, of_records) in metric_names.COUNTED.items():
             counts = self._records if of_records else self._counts
             found = {key: count for key, count in counts.items() if key[0] is kind}
             if kind in _OF_WORKER:

@@ -18,49 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from connectx.core.group_messages import (
-    FindCoordinator,
-    HeartbeatReplied,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendLeaveGroup,
-    SendSyncGroup,
-)
-from connectx.core.messages import (
-    AbandonConfigWrites,
-    BeginTask,
-    CancelTask,
-    ClaimConfigWrites,
-    CreateSessionKey,
-    Done,
-    Effect,
-    FenceProducers,
-    Forwarded,
-    GenerateTaskConfigs,
-    InitTaskProducer,
-    InternalTopicsFailed,
-    Posted,
-    PrepareTask,
-    ReadConfigToEnd,
-    Refused,
-    Reply,
-    Request,
-    SendFenceRequest,
-    SendTaskConfigs,
-    SessionKeyCreated,
-    SetConnectorTargetState,
-    SetLoggerLevel,
-    SetTaskTargetState,
-    SetTimer,
-    ShutdownRequested,
-    StartConnector,
-    StopConnector,
-    StopTask,
-    WorkerShutDown,
-    WorkerStarted,
-    WriteConfigRecords,
-    WriteStatus,
-)
+from connectx.core import group_messages, messages
 from connectx.core.rules import BrokenRule
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
@@ -181,7 +139,7 @@ class Worker:
         self._view: Mapping[str, Any] = {}
         self._session_key: SessionKeyRecord | None = None
         self._heartbeat_ms: int | None = None
-        self._replies: dict[int, Future[Reply]] = {}
+        self._replies: dict[int, Future[messages.Reply]] = {}
         self._request_ids = itertools.count(1)
 
     def start(self) -> None:
@@ -204,7 +162,7 @@ class Worker:
             self._fail(error)
             self._release()  # also of what was begun after another thread had ended this worker
             raise
-        self.post(WorkerStarted())
+        self.post(messages.WorkerStarted())
 
     def request_stop(self) -> None:
         """Begin to stop, without waiting: REST takes nothing more, work ends. `stop` waits for the end."""
@@ -212,7 +170,7 @@ class Worker:
             self._end_now(WorkerState.STOPPED, "the worker was stopped before it had started")
         elif self._move(WorkerState.STOPPING, *JOINED, then=self._run_on):
             self._rest.stop(timeout_s=0)
-            self.post(ShutdownRequested())
+            self.post(messages.ShutdownRequested())
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop all work, leave the group, close. Returns False when some work did not stop in time."""
@@ -308,19 +266,19 @@ class Worker:
         self._services.close()
         self._calls.close()
 
-    def post(self, stimulus: Posted) -> None:
+    def post(self, stimulus: messages.Posted) -> None:
         """Hand a stimulus to the core, from any thread; values of placeholders are hidden in its errors."""
         self._mailbox.post(masked_errors(stimulus, self._providers.masked))
 
-    def ask(self, verb: Verb) -> Future[Reply]:
+    def ask(self, verb: Verb) -> Future[messages.Reply]:
         """Put a request to the core; the future ends with its Reply, or WorkerStoppedError."""
-        future: Future[Reply] = Future()
+        future: Future[messages.Reply] = Future()
         request_id = next(self._request_ids)
         self._replies[request_id] = future
         if self._gone.is_set():
             self._fail_replies("the worker has ended")
         else:
-            self.post(Request(request_id, verb))
+            self.post(messages.Request(request_id, verb))
         return future
 
     @property
@@ -340,7 +298,7 @@ class Worker:
         """Live numbers of the tasks that run here."""
         return self._task_host.task_metrics()
 
-    def _on_reply(self, effect: Reply) -> None:
+    def _on_reply(self, effect: messages.Reply) -> None:
         future = self._replies.pop(effect.request_id, None)
         if future is not None and future.set_running_or_notify_cancel():
             future.set_result(effect)
@@ -391,12 +349,12 @@ class Worker:
             steps = len(recordings[0].entries)
             _log.error("%s: %s. Its last %d steps: connectx replay --core %s", self.name, reason, steps, path)
 
-    def _handle(self, stimulus: Posted) -> None:
+    def _handle(self, stimulus: messages.Posted) -> None:
         assert self._recorded is not None
-        if isinstance(stimulus, InternalTopicsFailed):
+        if isinstance(stimulus, messages.InternalTopicsFailed):
             self._fail(WorkerStoppedError(self.name, f"its internal topics have failed ({stimulus.error})"))
             return
-        if isinstance(stimulus, HeartbeatReplied) and stimulus.error in (None, "REBALANCE_IN_PROGRESS"):
+        if isinstance(stimulus, group_messages.HeartbeatReplied) and stimulus.error in (None, "REBALANCE_IN_PROGRESS"):
             self._heartbeat_ms = self._clock()
         step = self._recorded.handle(stimulus, self._clock())
         if step.ignored is not None:
@@ -414,35 +372,53 @@ class Worker:
         self._view = step.shown.view
         self._given.viewed(self._view)
 
-    def _carry_out(self, effect: Effect) -> None:  # one line per effect: a table
+    def _carry_out(self, effect: messages.Effect) -> None:  # one line per effect: a table
         match effect:
-            case FindCoordinator() | SendJoinGroup() | SendSyncGroup() | SendHeartbeat() | SendLeaveGroup():
+            case (
+                group_messages.FindCoordinator()
+                | group_messages.SendJoinGroup()
+                | group_messages.SendSyncGroup()
+                | group_messages.SendHeartbeat()
+                | group_messages.SendLeaveGroup()
+            ):
                 self._group.execute(effect)
-            case ReadConfigToEnd() | ClaimConfigWrites() | AbandonConfigWrites() | WriteConfigRecords() | WriteStatus():
+            case (
+                messages.ReadConfigToEnd()
+                | messages.ClaimConfigWrites()
+                | messages.AbandonConfigWrites()
+                | messages.WriteConfigRecords()
+                | messages.WriteStatus()
+            ):
                 self._topics.execute(effect)
-            case InitTaskProducer() | BeginTask() | SetTaskTargetState() | StopTask() | CancelTask():
+            case (
+                messages.InitTaskProducer()
+                | messages.BeginTask()
+                | messages.SetTaskTargetState()
+                | messages.StopTask()
+                | messages.CancelTask()
+            ):
                 self._task_host.send_to_task(effect)
-            case SetConnectorTargetState() | GenerateTaskConfigs() | StopConnector():
+            case messages.SetConnectorTargetState() | messages.GenerateTaskConfigs() | messages.StopConnector():
                 self._task_host.send_to_connector(effect)
-            case SetTimer():
+            case messages.SetTimer():
                 self._mailbox.set_timer(effect)
-            case StartConnector():
+            case messages.StartConnector():
                 self._task_host.start_connector(effect)
-            case PrepareTask():
+            case messages.PrepareTask():
                 self._task_host.prepare_task(effect)
-            case SendTaskConfigs():
+            case messages.SendTaskConfigs():
                 self._calls.send_task_configs(effect, self._session_key)
-            case SendFenceRequest():
+            case messages.SendFenceRequest():
                 self._calls.send_fence_request(effect, self._session_key)
-            case FenceProducers():
+            case messages.FenceProducers():
                 self._calls.fence_producers(effect)
-            case CreateSessionKey():
+            case messages.CreateSessionKey():
                 self._on_create_session_key(effect)
-            case SetLoggerLevel():
+            case messages.SetLoggerLevel():
                 self._loggers.execute(effect)
-            case Done() | Refused() | Forwarded():
+            case messages.Done() | messages.Refused() | messages.Forwarded():
                 self._on_reply(effect)
-            case WorkerShutDown():
+            case messages.WorkerShutDown():
                 self._on_shut_down(effect)
             case _:
                 assert_never(effect)
@@ -478,10 +454,10 @@ class Worker:
         accepted = self._given.config.inter_worker_verification_algorithms
         return signature_error(key, body, signature, algorithm, accepted)
 
-    def _on_create_session_key(self, effect: CreateSessionKey) -> None:
-        self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(effect.key_bytes), self._clock()))
+    def _on_create_session_key(self, effect: messages.CreateSessionKey) -> None:
+        self.post(messages.SessionKeyCreated(effect.request_id, secrets.token_bytes(effect.key_bytes), self._clock()))
 
-    def _on_shut_down(self, effect: WorkerShutDown) -> None:
+    def _on_shut_down(self, effect: messages.WorkerShutDown) -> None:
         if effect.error is None:
             self._over.set()
         else:

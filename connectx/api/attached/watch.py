@@ -16,15 +16,7 @@ from typing import Final
 
 from confluent_kafka import Message
 
-from connectx.api.attached.observation import (
-    CONFIG_TOPIC,
-    GROUP,
-    POLLING,
-    STATUS_TOPIC,
-    Observation,
-    Picture,
-    WorkerTransition,
-)
+from connectx.api.attached import observation
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import TopicMissingError
 from connectx.history.log import EventLog
@@ -90,8 +82,8 @@ class Watch:
         self._polled_ms: int | None = None
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="connectx-attached", daemon=True)
-        self._observation = Observation(scheme=scheme)
-        self.picture = Picture()
+        self._observation = observation.Observation(scheme=scheme)
+        self.picture = observation.Picture()
         """State at the last poll."""
         self.lost: dict[str, tuple[int, str]] = {}
         """Origins that do not answer: since when (Unix time, milliseconds), and why."""
@@ -146,7 +138,7 @@ class Watch:
             due_s = time.monotonic() + max(self._poll_s, _REST_SHARE * took_s)
 
     def _poll(self) -> None:
-        origin = POLLING if self._kafka is None else GROUP
+        origin = observation.POLLING if self._kafka is None else observation.GROUP
         try:
             if self._kafka is None:
                 self._poll_rest()
@@ -194,7 +186,7 @@ class Watch:
             return False
         return True
 
-    def _append(self, news: Iterable[WorkerTransition]) -> None:
+    def _append(self, news: Iterable[observation.WorkerTransition]) -> None:
         for transition, worker in news:
             self._events.append(transition, worker)
 
@@ -230,7 +222,7 @@ class Watch:
 
     def _take_news(self, message: Message) -> None:
         is_config = self._kafka is not None and message.topic() == self._kafka.config_topic
-        origin = CONFIG_TOPIC if is_config else STATUS_TOPIC
+        origin = observation.CONFIG_TOPIC if is_config else observation.STATUS_TOPIC
         try:
             self._take(message)
         except Exception as error:  # polls of the group must continue
@@ -257,4 +249,4 @@ class Watch:
             self._append(self._observation.observe_status(status, written_ms))
 
     def _crashed(self, error: BaseException) -> None:
-        self._lose(CONFIG_TOPIC, f"{type(error).__name__}: {error}")
+        self._lose(observation.CONFIG_TOPIC, f"{type(error).__name__}: {error}")

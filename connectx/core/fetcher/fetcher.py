@@ -18,15 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from connectx.core.clients.messages import (
-    Answered,
-    ClientStep,
-    FetchMetadata,
-    MetadataFetched,
-    SendRequest,
-    TimeReached,
-    Unanswered,
-)
+from connectx.core.clients import messages as clients
 from connectx.core.clients.requests import InFlight
 from connectx.core.fetcher import errors, invariants
 from connectx.core.fetcher import messages as msg
@@ -41,11 +33,11 @@ class FetcherCore(FetcherState):
 
     __slots__ = ()
 
-    def handle(self, stimulus: msg.FetcherStimulus, now_ms: int) -> ClientStep[msg.FetcherEffect]:
+    def handle(self, stimulus: msg.FetcherStimulus, now_ms: int) -> clients.ClientStep[msg.FetcherEffect]:
         """Take in a stimulus; times only grow. The step shows `trouble`, empty if there is none."""
         step = self.take(stimulus, now_ms, self._on_stimulus)
         shown = self.trouble or ""
-        return ClientStep(step.transitions, step.effects, step.ignored, shown, self.next_time_ms())
+        return clients.ClientStep(step.transitions, step.effects, step.ignored, shown, self.next_time_ms())
 
     def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
         """Return the rules that do not hold between two steps; `before` are the `marks` from before the last one."""
@@ -78,9 +70,9 @@ class FetcherCore(FetcherState):
                     if (at := self.partitions.get(target)) is not None:
                         at.taken = next_offset
                         at.buffered_bytes = max(0, at.buffered_bytes - size_bytes)
-            case Answered() | Unanswered():
+            case clients.Answered() | clients.Unanswered():
                 self._on_settled(stimulus)
-            case TimeReached():
+            case clients.TimeReached():
                 pass
             case _ as never:
                 assert_never(never)
@@ -106,18 +98,18 @@ class FetcherCore(FetcherState):
         self.last_version += 1
         return self.last_version
 
-    def _on_settled(self, settled: Answered[msg.Answer] | Unanswered) -> None:
+    def _on_settled(self, settled: clients.Answered[msg.Answer] | clients.Unanswered) -> None:
         sent = self.requests.take(settled.request_id)
         if sent is None:
             self.ignore(NotPending(settled.request_id))
-        elif isinstance(settled, Unanswered):
+        elif isinstance(settled, clients.Unanswered):
             self._on_unanswered(sent.request, settled.reason)
         else:
             self._on_answer(sent, settled.answer)
 
     def _on_answer(self, sent: InFlight[msg.Request], answer: msg.Answer) -> None:
         match sent.request, answer:
-            case FetchMetadata() as request, MetadataFetched():
+            case clients.FetchMetadata() as request, clients.MetadataFetched():
                 self._on_metadata(request, answer)
             case msg.Fetch() as request, msg.Fetched(error=None):
                 counts = [fetch for fetch in request.partitions if self._counts(fetch)]
@@ -162,7 +154,7 @@ class FetcherCore(FetcherState):
         else:
             self._fail(target, at, result.error)
 
-    def _on_metadata(self, request: FetchMetadata, answer: MetadataFetched) -> None:
+    def _on_metadata(self, request: clients.FetchMetadata, answer: clients.MetadataFetched) -> None:
         for target, partition in self.partitions.items():
             if target in answer.leaders:
                 self.leaders[target] = answer.leaders[target]
@@ -177,7 +169,7 @@ class FetcherCore(FetcherState):
 
     def _on_unanswered(self, request: msg.Request, reason: str) -> None:
         self.trouble = reason
-        if isinstance(request, FetchMetadata):
+        if isinstance(request, clients.FetchMetadata):
             self.metadata_retry.later(self.settings, self.now_ms)
             return
         for fetch in request.partitions:
@@ -199,8 +191,8 @@ class FetcherCore(FetcherState):
 
     def _send(self) -> None:
         topics = tuple(sorted({target.topic for target in self.leaderless()}))
-        if topics and not self.requests.has(FetchMetadata) and self.now_ms >= self.metadata_retry.due_ms:
-            self._send_request(None, FetchMetadata(topics))
+        if topics and not self.requests.has(clients.FetchMetadata) and self.now_ms >= self.metadata_retry.due_ms:
+            self._send_request(None, clients.FetchMetadata(topics))
         buffered_bytes = self.buffered_bytes
         if buffered_bytes >= self.settings.buffer_bytes:
             return
@@ -221,4 +213,4 @@ class FetcherCore(FetcherState):
         return msg.PartitionFetch(target, at.position, self.leaders[target].epoch, at.fetched_epoch, at.version)
 
     def _send_request(self, node: int | None, request: msg.Request) -> None:
-        self.emit(SendRequest(self.requests.add(node, request), node, request))
+        self.emit(clients.SendRequest(self.requests.add(node, request), node, request))

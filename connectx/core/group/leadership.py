@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from connectx.core import messages
 from connectx.core.config_writer import ANSWER_MS, Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.group.assignor import (
@@ -21,30 +22,15 @@ from connectx.core.group.assignor import (
     assign_eagerly,
     assignment_messages,
 )
-from connectx.core.messages import (
-    AbandonConfigWrites,
-    ClaimConfigWrites,
-    ConfigWritesClaimed,
-    CreateSessionKey,
-    SessionKeyCreated,
-    WriteStatus,
-)
 from connectx.core.pending import LeaderClaimed, LeaderKeyCreated
 from connectx.core.signals import Elected, StoppedOrigin
 from connectx.core.timer_keys import WorkerTimer
-from connectx.model import payloads
+from connectx.model import payloads, status_records
 from connectx.model.causes import FormerLeaderFenced, LostWorkWaits, RevocationsFollow
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
-from connectx.model.status_records import (
-    ConnectorStatusRecord,
-    Status,
-    StatusRecord,
-    TaskStatusRecord,
-    TopicStatusRecord,
-)
 
 _RECLAIM_MS = 250
 _KEY_RETRY_MS = 250
@@ -144,7 +130,7 @@ class Leadership:
         self.owners = {}
         self.memory = AssignorMemory()
 
-    def on_claimed(self, stimulus: ConfigWritesClaimed) -> None:
+    def on_claimed(self, stimulus: messages.ConfigWritesClaimed) -> None:
         """The transactional producer is initialised, which fenced the former leader, or it has to be tried again."""
         self.claim_request = None
         self.context.timers.cancel(WorkerTimer.CLAIM_LIMIT)
@@ -185,14 +171,14 @@ class Leadership:
             return
         self.writer.set_claim(Claim.PENDING)
         self.claim_request = self.context.new_request_id(LeaderClaimed())
-        self.context.emit(ClaimConfigWrites(self.claim_request))
+        self.context.emit(messages.ClaimConfigWrites(self.claim_request))
         self.context.set_timer(WorkerTimer.CLAIM_LIMIT, ANSWER_MS)
 
     def _abandon_claim(self) -> None:
         if self.claim_request is not None:
             self.context.pending.drop(self.claim_request)
             self.context.timers.cancel(WorkerTimer.CLAIM_LIMIT)
-            self.context.emit(AbandonConfigWrites(self.claim_request))
+            self.context.emit(messages.AbandonConfigWrites(self.claim_request))
             self.claim_request = None
 
     def _may_write(self) -> None:
@@ -234,9 +220,9 @@ class Leadership:
                 context.set_timer(WorkerTimer.SESSION_KEY, due_in_ms)
                 return
         self.key_request = context.new_request_id(LeaderKeyCreated())
-        context.emit(CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
+        context.emit(messages.CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
 
-    def on_session_key(self, stimulus: SessionKeyCreated) -> None:
+    def on_session_key(self, stimulus: messages.SessionKeyCreated) -> None:
         self.key_request, self.writes_key = None, True
         algorithm = self.context.settings.worker.inter_worker_key_generation_algorithm
         self.writer.put_session_key(SessionKeyRecord(stimulus.key, algorithm, stimulus.creation_timestamp_ms))
@@ -251,7 +237,7 @@ class Leadership:
         else:
             self.context.set_timer(WorkerTimer.SESSION_KEY, _KEY_RETRY_MS)
 
-    def on_status(self, record: StatusRecord) -> None:
+    def on_status(self, record: status_records.StatusRecord) -> None:
         """A status was read: the leader removes it again if it came too late, after its work was deleted.
 
         Kafka Connect does so in the next rebalance only.
@@ -264,22 +250,24 @@ class Leadership:
         status = self.context.status
         for connector in status.connectors():
             if (shown := status.connector_status(connector)) is not None:
-                self._remove_if_stale(ConnectorStatusRecord(connector, shown))
+                self._remove_if_stale(status_records.ConnectorStatusRecord(connector, shown))
             for task, task_status in status.task_statuses(connector).items():
-                self._remove_if_stale(TaskStatusRecord(task, task_status))
+                self._remove_if_stale(status_records.TaskStatusRecord(task, task_status))
         for connector in status.topic_connectors():
             for topic in status.topics(connector):
-                self._remove_if_stale(TopicStatusRecord(topic, connector, 0))
+                self._remove_if_stale(status_records.TopicStatusRecord(topic, connector, 0))
 
-    def _remove_if_stale(self, record: StatusRecord) -> None:
+    def _remove_if_stale(self, record: status_records.StatusRecord) -> None:
         config, emit = self.context.config, self.context.emit
         match record:
-            case ConnectorStatusRecord(connector, Status()) if not config.contains(connector):
-                emit(WriteStatus(ConnectorStatusRecord(connector, None)))
-            case TaskStatusRecord(task, Status()) if not config.has_task(task):
-                emit(WriteStatus(TaskStatusRecord(task, None)))
-            case TopicStatusRecord(topic, connector, int()) if not config.contains(connector):
-                emit(WriteStatus(TopicStatusRecord(topic, connector, None)))
+            case status_records.ConnectorStatusRecord(connector, status_records.Status()) if not config.contains(
+                connector
+            ):
+                emit(messages.WriteStatus(status_records.ConnectorStatusRecord(connector, None)))
+            case status_records.TaskStatusRecord(task, status_records.Status()) if not config.has_task(task):
+                emit(messages.WriteStatus(status_records.TaskStatusRecord(task, None)))
+            case status_records.TopicStatusRecord(topic, connector, int()) if not config.contains(connector):
+                emit(messages.WriteStatus(status_records.TopicStatusRecord(topic, connector, None)))
 
 
 def _claims(metadata: MemberMetadata) -> WorkSet:

@@ -16,30 +16,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, assert_never
 
+from connectx.core import group_messages, signals
 from connectx.core.context import Context
-from connectx.core.group_messages import (
-    CoordinatorFound,
-    FindCoordinator,
-    GroupRequestFailed,
-    GroupStimulus,
-    HeartbeatReplied,
-    JoinGroupReplied,
-    SendHeartbeat,
-    SendJoinGroup,
-    SendLeaveGroup,
-    SendSyncGroup,
-    SyncGroupReplied,
-)
 from connectx.core.messages import TimerFired
 from connectx.core.moves import Moves, moved
-from connectx.core.signals import (
-    AssignmentReceived,
-    CoordinatorUnknown,
-    Elected,
-    FatalGroupError,
-    JoinPreparing,
-    MembershipLost,
-)
 from connectx.core.timer_keys import GroupTimer
 from connectx.core.timers import Timers
 from connectx.model import causes
@@ -150,7 +130,7 @@ class Membership:
         """True if the group has not been asked since it last confirmed this membership."""
         return self.state is not MembershipState.FINDING and self.heartbeat_request_id is None
 
-    def awaits(self, stimulus: GroupStimulus | TimerFired) -> bool:
+    def awaits(self, stimulus: group_messages.GroupStimulus | TimerFired) -> bool:
         """True for an answer to a request that is not answered yet, and for a timer that is set."""
         if isinstance(stimulus, TimerFired):
             return self.timers.expects(stimulus)
@@ -195,7 +175,7 @@ class Membership:
         self._stop(MembershipState.STOPPED)
         self.member_id = ""
         if member_id and reachable:
-            self.context.emit(SendLeaveGroup(self._next_id(), member_id))
+            self.context.emit(group_messages.SendLeaveGroup(self._next_id(), member_id))
 
     def on_timer(self, stimulus: TimerFired) -> None:
         if not self.timers.accept(stimulus):
@@ -204,7 +184,7 @@ class Membership:
             case GroupTimer.HEARTBEAT:
                 self._send_heartbeat()
             case GroupTimer.UNKNOWN:
-                self.context.signal(CoordinatorUnknown(self.unknown_since_ms))
+                self.context.signal(signals.CoordinatorUnknown(self.unknown_since_ms))
             case GroupTimer.SESSION:
                 self._session_expired()
             case GroupTimer.RETRY if self.state is MembershipState.FINDING:
@@ -214,39 +194,43 @@ class Membership:
             case _:
                 raise AssertionError(f"{stimulus.key} is no timer of the member")
 
-    def on_answer(self, answer: GroupStimulus) -> None:
+    def on_answer(self, answer: group_messages.GroupStimulus) -> None:
         """The coordinator has answered a request, or the request failed."""
         if answer.request_id == self.heartbeat_request_id:
             self._on_heartbeat(answer)
         elif answer.request_id == self.request_id:
             self._on_request(answer)
 
-    def _on_heartbeat(self, answer: GroupStimulus) -> None:
+    def _on_heartbeat(self, answer: group_messages.GroupStimulus) -> None:
         self.heartbeat_request_id = None
         match answer:
-            case HeartbeatReplied():
+            case group_messages.HeartbeatReplied():
                 self._heartbeat_replied(answer.error)
-            case GroupRequestFailed():
+            case group_messages.GroupRequestFailed():
                 self._lose_coordinator(causes.CoordinatorLost(answer.reason))
-            case CoordinatorFound() | JoinGroupReplied() | SyncGroupReplied():
+            case (
+                group_messages.CoordinatorFound()
+                | group_messages.JoinGroupReplied()
+                | group_messages.SyncGroupReplied()
+            ):
                 raise AssertionError(f"a heartbeat was answered by {type(answer).__name__}")
             case _:
                 assert_never(answer)
 
-    def _on_request(self, answer: GroupStimulus) -> None:
+    def _on_request(self, answer: group_messages.GroupStimulus) -> None:
         self.request_id = None
         match answer:
-            case CoordinatorFound():
+            case group_messages.CoordinatorFound():
                 self._coordinator_found()
-            case JoinGroupReplied():
+            case group_messages.JoinGroupReplied():
                 self._join_replied(answer)
-            case SyncGroupReplied():
+            case group_messages.SyncGroupReplied():
                 self._sync_replied(answer)
-            case GroupRequestFailed() if self.state is MembershipState.FINDING:
+            case group_messages.GroupRequestFailed() if self.state is MembershipState.FINDING:
                 self._back_off()
-            case GroupRequestFailed():
+            case group_messages.GroupRequestFailed():
                 self._lose_coordinator(causes.CoordinatorLost(answer.reason))
-            case HeartbeatReplied():
+            case group_messages.HeartbeatReplied():
                 raise AssertionError("heartbeats have their own number")
             case _:
                 assert_never(answer)
@@ -267,7 +251,7 @@ class Membership:
         else:
             self._prepare_join(self.rejoin_reason)
 
-    def _join_replied(self, reply: JoinGroupReplied) -> None:
+    def _join_replied(self, reply: group_messages.JoinGroupReplied) -> None:
         if reply.error == "MEMBER_ID_REQUIRED":
             self.member_id = reply.member_id
             self._send_join()
@@ -276,7 +260,7 @@ class Membership:
         else:
             self._joined(reply)
 
-    def _joined(self, reply: JoinGroupReplied) -> None:
+    def _joined(self, reply: group_messages.JoinGroupReplied) -> None:
         self.failures = 0
         self.member_id, self.generation, self.leader_id = reply.member_id, reply.generation, reply.leader_id
         self.protocol = ProtocolVersion.of_wire_name(reply.protocol)
@@ -285,9 +269,9 @@ class Membership:
             self._send_sync({})
         else:
             self._move(MembershipState.ELECTED)
-            self.context.signal(Elected(self.generation, self.protocol, self.leader_id, dict(reply.members)))
+            self.context.signal(signals.Elected(self.generation, self.protocol, self.leader_id, dict(reply.members)))
 
-    def _sync_replied(self, reply: SyncGroupReplied) -> None:
+    def _sync_replied(self, reply: group_messages.SyncGroupReplied) -> None:
         if reply.error == "REBALANCE_IN_PROGRESS":
             self._prepare_join(self.rejoin_reason or causes.RebalanceSuperseded())
         elif reply.error is not None:
@@ -297,7 +281,9 @@ class Membership:
         else:
             self._move(MembershipState.STABLE)
             self.context.signal(
-                AssignmentReceived(self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment)
+                signals.AssignmentReceived(
+                    self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment
+                )
             )
             if self.rejoin_reason is not None:
                 self._prepare_join(self.rejoin_reason)
@@ -326,16 +312,16 @@ class Membership:
             self._wait(reason)
         else:
             self._stop(MembershipState.FAILED)
-            self.context.signal(FatalGroupError(error))
+            self.context.signal(signals.FatalGroupError(error))
 
     def _find_coordinator(self) -> None:
-        self.context.emit(FindCoordinator(self._new_request()))
+        self.context.emit(group_messages.FindCoordinator(self._new_request()))
 
     def _prepare_join(self, reason: Cause) -> None:
         self._move(MembershipState.PREPARING)
         self.rejoin_reason = reason
         self.request_id = None
-        self.context.signal(JoinPreparing(reason))
+        self.context.signal(signals.JoinPreparing(reason))
 
     def _send_join(self) -> None:
         self._move(MembershipState.JOINING)
@@ -344,18 +330,22 @@ class Membership:
         self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)
         settings = self.context.settings.worker
         timeouts_ms = settings.session_timeout_ms, settings.rebalance_timeout_ms
-        self.context.emit(SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols))
+        self.context.emit(
+            group_messages.SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols)
+        )
 
     def _send_sync(self, assignments: Mapping[str, Assignment]) -> None:
         self._move(MembershipState.SYNCING)
-        self.context.emit(SendSyncGroup(self._new_request(), self.generation, self.member_id, assignments))
+        self.context.emit(
+            group_messages.SendSyncGroup(self._new_request(), self.generation, self.member_id, assignments)
+        )
 
     def _send_heartbeat(self) -> None:
         """Send a heartbeat, unless one is unanswered, and set the time of the next."""
         if self.heartbeat_request_id is None:
             self.heartbeat_request_id = self._next_id()
             self.heartbeat_sent_ms = self.context.now_ms
-            self.context.emit(SendHeartbeat(self.heartbeat_request_id, self.generation, self.member_id))
+            self.context.emit(group_messages.SendHeartbeat(self.heartbeat_request_id, self.generation, self.member_id))
         self._set_timer(GroupTimer.HEARTBEAT, self.context.settings.worker.heartbeat_interval_ms)
 
     def _begin_heartbeats(self) -> None:
@@ -386,7 +376,7 @@ class Membership:
     def _forget_generation(self, reason: Cause, error: str | None) -> None:
         """Not a member any more. The id goes only when the coordinator does not know it, as in Kafka's client."""
         if self.generation != NO_GENERATION:
-            self.context.signal(MembershipLost(reason, error))
+            self.context.signal(signals.MembershipLost(reason, error))
         self.generation = NO_GENERATION
         self.heartbeat_request_id = None
         self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)

@@ -30,16 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from connectx.core.clients import messages as clients
 from connectx.core.clients.errors import LOST_LEADER, UNKNOWN
-from connectx.core.clients.messages import (
-    Answered,
-    ClientStep,
-    FetchMetadata,
-    MetadataFetched,
-    SendRequest,
-    TimeReached,
-    Unanswered,
-)
 from connectx.core.clients.requests import InFlight
 from connectx.core.ignored import NoChange, NotPending
 from connectx.core.moves import moved
@@ -64,10 +56,10 @@ class ProducerCore(ProducerState):
 
     __slots__ = ()
 
-    def handle(self, stimulus: msg.ProducerStimulus, now_ms: int) -> ClientStep[msg.ProducerEffect]:
+    def handle(self, stimulus: msg.ProducerStimulus, now_ms: int) -> clients.ClientStep[msg.ProducerEffect]:
         """Take in a stimulus; times only grow. The step shows a ProducerView."""
         step = self.take(stimulus, now_ms, self._on_stimulus)
-        return ClientStep(step.transitions, step.effects, step.ignored, self._view(), self.next_time_ms())
+        return clients.ClientStep(step.transitions, step.effects, step.ignored, self._view(), self.next_time_ms())
 
     def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
         """Return the rules that do not hold between two steps; `before` are the `marks` from before the last one."""
@@ -97,14 +89,14 @@ class ProducerCore(ProducerState):
                     self._borrow(loan)
             case msg.BatchSplit(number, parts):
                 self._may(stimulus, self.delivery.replace(number, parts))
-            case MetadataFetched():
+            case clients.MetadataFetched():
                 self._on_metadata(stimulus)
-            case Answered() | Unanswered():
+            case clients.Answered() | clients.Unanswered():
                 self._on_settled(stimulus)
             case msg.AuthenticationFailed(reason):
                 if self._may(stimulus, self.phase is not Phase.FAILED):
                     self._fail(msg.Failure(errors.AUTHENTICATION, "connect", reason))
-            case TimeReached():
+            case clients.TimeReached():
                 pass
             case _:
                 assert_never(stimulus)
@@ -194,11 +186,11 @@ class ProducerCore(ProducerState):
             self._refuse_transaction(msg.Failure(errors.PURGED, "commit the transaction"))
         self._drop(self.delivery.drop_waiting())
 
-    def _on_settled(self, settled: Answered[msg.Answer] | Unanswered) -> None:
+    def _on_settled(self, settled: clients.Answered[msg.Answer] | clients.Unanswered) -> None:
         sent = self.requests.take(settled.request_id)
         if sent is None:
             self.ignore(NotPending(settled.request_id))
-        elif isinstance(settled, Unanswered):
+        elif isinstance(settled, clients.Unanswered):
             self._on_unanswered(sent, settled)
         else:
             self._on_answer(sent, settled.answer)
@@ -207,7 +199,7 @@ class ProducerCore(ProducerState):
         match sent.request, answer:
             case msg.FindCoordinator(), msg.CoordinatorFound():
                 self._on_coordinator(answer)
-            case FetchMetadata(), MetadataFetched():
+            case clients.FetchMetadata(), clients.MetadataFetched():
                 self._on_metadata(answer)
             case msg.InitProducerId(), msg.ProducerIdGranted():
                 self._on_producer_id(answer)
@@ -223,9 +215,9 @@ class ProducerCore(ProducerState):
             case request, _:
                 raise TypeError(f"{answer} is no answer to {request}")
 
-    def _on_unanswered(self, sent: InFlight[msg.Request], lost: Unanswered) -> None:
+    def _on_unanswered(self, sent: InFlight[msg.Request], lost: clients.Unanswered) -> None:
         match sent.request:
-            case FetchMetadata():
+            case clients.FetchMetadata():
                 self.metadata_retry.later(self.settings, self.now_ms)
             case msg.Produce() as request:
                 self.may_arrive_late |= lost.sent
@@ -394,7 +386,7 @@ class ProducerCore(ProducerState):
     def _drop(self, numbers: Iterable[int]) -> None:
         self.emit(*(msg.BatchDropped(number) for number in numbers))
 
-    def _on_metadata(self, metadata: MetadataFetched) -> None:
+    def _on_metadata(self, metadata: clients.MetadataFetched) -> None:
         for pending, error in self.delivery.learn(metadata, self.now_ms):
             self._refuse(pending.batch.number, pending.batch.target, msg.BatchResult(error))
         if self.delivery.leaderless_topics():
@@ -424,8 +416,8 @@ class ProducerCore(ProducerState):
         if self.now_ms >= self.coordinator_retry.due_ms and not self._has_coordinator_request():
             self._ask_coordinator()
         topics = self.delivery.leaderless_topics()
-        if topics and self.now_ms >= self.metadata_retry.due_ms and not self.requests.has(FetchMetadata):
-            self._send(None, FetchMetadata(topics))
+        if topics and self.now_ms >= self.metadata_retry.due_ms and not self.requests.has(clients.FetchMetadata):
+            self._send(None, clients.FetchMetadata(topics))
         self._send_batches()
 
     def _end_without_kafka(self) -> None:
@@ -489,7 +481,7 @@ class ProducerCore(ProducerState):
         )
 
     def _send(self, node: int | None, request: msg.Request) -> None:
-        self.emit(SendRequest(self.requests.add(node, request), node, request))
+        self.emit(clients.SendRequest(self.requests.add(node, request), node, request))
 
     def _has_coordinator_request(self) -> bool:
         return self.requests.has(msg.FindCoordinator, msg.InitProducerId, msg.AddPartitions, msg.EndTransaction)

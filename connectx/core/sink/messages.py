@@ -16,19 +16,7 @@ from dataclasses import field
 from typing import Final
 
 from connectx.core.lanes import LaneChoice
-from connectx.core.loops.messages import (
-    Answered,
-    Asked,
-    CoresKnown,
-    Done,
-    EffectFailed,
-    NotDone,
-    QueryCores,
-    Report,
-    Request,
-    StartPlugin,
-    StopPlugin,
-)
+from connectx.core.loops import messages as loops
 from connectx.core.step import Step
 from connectx.model.ids import TopicPartition
 from connectx.values import Value
@@ -142,7 +130,7 @@ class LeaveGroup(Value):
 
 
 SinkAction = (
-    StartPlugin
+    loops.StartPlugin
     | JoinGroup
     | Poll
     | OpenPartitions
@@ -154,16 +142,16 @@ SinkAction = (
     | PausePartitions
     | ResumePartitions
     | QueryEnds
-    | QueryCores
+    | loops.QueryCores
     | RunBulk
     | CommitBulk
     | DiscardBulk
-    | StopPlugin
+    | loops.StopPlugin
     | LeaveGroup
 )
 """Effects in the world outside."""
 
-SinkEffect = SinkAction | Asked[SinkAction] | Report
+SinkEffect = SinkAction | loops.Asked[SinkAction] | loops.Report
 
 
 class PartitionsAssigned(Value):
@@ -292,30 +280,30 @@ SinkAnswer = (
     Opened
     | Fetched
     | EndsKnown
-    | CoresKnown
+    | loops.CoresKnown
     | BulkStaged
     | BulkFailed
     | PutDone
     | PutFailed
     | PutRefused
     | CommitOutcome
-    | Done
-    | NotDone
-    | EffectFailed
+    | loops.Done
+    | loops.NotDone
+    | loops.EffectFailed
 )
-SinkEvent = Rebalance | LagKnown | CommitOutcome | EffectFailed
-SinkStimulus = Request | Answered[SinkAnswer] | SinkEvent
+SinkEvent = Rebalance | LagKnown | CommitOutcome | loops.EffectFailed
+SinkStimulus = loops.Request | loops.Answered[SinkAnswer] | SinkEvent
 SinkStep = Step[SinkEffect]
 
 ANSWERS: Final[Mapping[type, tuple[type, ...]]] = {
-    StartPlugin: (Done,),
-    Poll: (Fetched, Done, BulkStaged, BulkFailed),  # Done: nothing came in its time
-    OpenPartitions: (Opened, NotDone),  # NotDone: the target cannot be reached now
+    loops.StartPlugin: (loops.Done,),
+    Poll: (Fetched, loops.Done, BulkStaged, BulkFailed),  # Done: nothing came in its time
+    OpenPartitions: (Opened, loops.NotDone),  # NotDone: the target cannot be reached now
     Put: (PutDone, PutFailed, PutRefused),
-    Flush: (Done, NotDone),  # NotDone: what was put since the last commit may be lost
+    Flush: (loops.Done, loops.NotDone),  # NotDone: what was put since the last commit may be lost
     CommitOffsets: (OffsetsCommitted, CommitFailed),
     QueryEnds: (EndsKnown,),
-    QueryCores: (CoresKnown,),
+    loops.QueryCores: (loops.CoresKnown,),
     CommitBulk: (PutDone, PutFailed, PutRefused, BulkFailed),
 }
 """Effect to the answers that it can have, beside EffectFailed; other effects have none."""

@@ -21,17 +21,8 @@ from typing import Any, Final
 from typing_extensions import override
 
 from connectx.core.lanes import Lane, LaneChoice
+from connectx.core.loops import messages as loops
 from connectx.core.loops.lifecycle import Phase, TaskLoop
-from connectx.core.loops.messages import (
-    CoresKnown,
-    Done,
-    EffectFailed,
-    FailureKind,
-    NotDone,
-    QueryCores,
-    StartPlugin,
-    StopPlugin,
-)
 from connectx.core.loops.retries import Retry, next_retry
 from connectx.core.messages import TaskProducerReady
 from connectx.core.moves import Moves
@@ -62,7 +53,7 @@ SOURCE_LOOP_MOVES: Final[Moves[Phase]] = {
 
 
 @dataclass(slots=True)
-class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerReady | EffectFailed]):
+class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerReady | loops.EffectFailed]):
     """State of the loop; `handle` is the only method that changes it.
 
     Of `current_slice` the parts before `part` are sent. `boundary` is what the task asked for after the slice;
@@ -104,7 +95,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
     @override
     def on_begin(self) -> None:
         self.committed_ms = self.now_ms
-        self.ask(StartPlugin())
+        self.ask(loops.StartPlugin())
 
     @override
     def on_resumed(self) -> None:
@@ -118,7 +109,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
         self.retry = None  # a slice that could not be converted is polled again
 
     @override
-    def on_event(self, event: TaskProducerReady | EffectFailed) -> None:
+    def on_event(self, event: TaskProducerReady | loops.EffectFailed) -> None:
         if isinstance(event, TaskProducerReady):
             self.producer_epoch = event.producer_epoch
         else:
@@ -130,7 +121,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
             self.end()
             return
         match answer:
-            case EffectFailed():
+            case loops.EffectFailed():
                 self._on_failure(answer)
             case msg.PluginStarted(partition):
                 self.progress.partition = partition
@@ -152,9 +143,9 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
                 self._on_begun()
             case msg.Sent(refused):
                 self._on_sent(effect, refused)
-            case Done():
+            case loops.Done():
                 self._on_done(effect)
-            case NotDone(error):
+            case loops.NotDone(error):
                 self._on_not_done(effect, error)
             case _:
                 self._on_bulk(answer)
@@ -244,7 +235,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
     def _obey(self, boundary: Boundary) -> bool:
         """Do what the task asked for; False when there is nothing to do, also because no transaction is open."""
         if boundary.commit and boundary.abort:
-            self._on_failure(EffectFailed(BOTH_ASKED))
+            self._on_failure(loops.EffectFailed(BOTH_ASKED))
             return True
         if not self.transaction_open or boundary == NO_BOUNDARY:
             return False
@@ -281,12 +272,12 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
 
     def _on_bulk(
         self,
-        stimulus: msg.Waiting | CoresKnown | msg.RouteKnown | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
+        stimulus: msg.Waiting | loops.CoresKnown | msg.RouteKnown | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
     ) -> None:
         match stimulus:
             case msg.Waiting():
                 self._on_waiting(stimulus)
-            case CoresKnown(cores):
+            case loops.CoresKnown(cores):
                 self.bulk.cores_known(cores, self.now_ms)
                 self._poll_in_lane()
             case msg.RouteKnown(obstacle):
@@ -313,7 +304,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
             return
         self.bulk.waiting_bytes = waiting.size_bytes or 0
         if self.bulk.needs_cores(self.bulk.waiting_bytes, self.now_ms):
-            self.ask(QueryCores())
+            self.ask(loops.QueryCores())
         else:
             self._poll_in_lane()
 
@@ -364,7 +355,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
         """The slice is read again, after the transaction that the job may have written to is aborted."""
         self.record(payloads.BulkFailed(failed.error, failed.slice_number))
         if self.bulk.fail(failed.error, self.now_ms):
-            self._on_failure(EffectFailed(failed.error))
+            self._on_failure(loops.EffectFailed(failed.error))
         elif self.transaction_open:
             self._drop_transaction()
         else:
@@ -377,7 +368,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
     def _on_poll_failed(self, failed: msg.PollFailed) -> None:
         """Poll again until it succeeds (as Kafka Connect); without a retry time-out it counts as an empty poll."""
         if not failed.retriable:
-            self._on_failure(EffectFailed(failed.error))
+            self._on_failure(loops.EffectFailed(failed.error))
             return
         self.boundary = failed.boundary
         if self.settings.retry_timeout_ms == 0:
@@ -395,7 +386,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
         elif self.settings.tolerate_all:
             self.ask(msg.ConvertAgain(skip_failures=True))
         else:
-            self._on_failure(EffectFailed(error, FailureKind.RECORD))
+            self._on_failure(loops.EffectFailed(error, loops.FailureKind.RECORD))
 
     def _retry(self, timeout_ms: int | None, *, converts: bool) -> None:
         before = self.retry if self.retry_converts == converts else None
@@ -478,15 +469,15 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
         else:
             self._continue()
 
-    def _on_failure(self, failed: EffectFailed) -> None:
+    def _on_failure(self, failed: loops.EffectFailed) -> None:
         if self.phase is Phase.ENDING:
             self.end()
             return
         self.fail(failed)
         self.move(Phase.ENDING)
         self.aborting = self.dropping = False
-        if failed.kind in (FailureKind.FENCED, FailureKind.EXPIRED):
-            if failed.kind is FailureKind.FENCED:
+        if failed.kind in (loops.FailureKind.FENCED, loops.FailureKind.EXPIRED):
+            if failed.kind is loops.FailureKind.FENCED:
                 self.record(
                     payloads.ProducerFenced(
                         instance=self.settings.instance,
@@ -501,7 +492,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
             self.end()
         elif self.transaction_open:
             self.ask(msg.AbortTransaction())
-        elif self.progress.pending and not self.settings.exactly_once and failed.kind is not FailureKind.DELIVERY:
+        elif self.progress.pending and not self.settings.exactly_once and failed.kind is not loops.FailureKind.DELIVERY:
             self._commit()
         else:
             self.end()
@@ -538,7 +529,7 @@ class SourceTaskCore(TaskLoop[msg.SourceAction, msg.SourceAnswer, TaskProducerRe
     def end(self) -> None:
         self.move(Phase.ENDED)
         if self.started or self.failure is not None:
-            self.emit(StopPlugin())
+            self.emit(loops.StopPlugin())
         if not self.cancelled:
             self.emit(msg.CloseProducer())
         self.report_end()

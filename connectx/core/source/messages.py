@@ -6,19 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from connectx.core.loops.messages import (
-    Answered,
-    Asked,
-    CoresKnown,
-    Done,
-    EffectFailed,
-    NotDone,
-    QueryCores,
-    Report,
-    Request,
-    StartPlugin,
-    StopPlugin,
-)
+from connectx.core.loops import messages as loops
 from connectx.core.messages import TaskProducerReady
 from connectx.core.step import Step
 from connectx.values import Value
@@ -182,11 +170,11 @@ class CloseProducer(Value):
 
 
 SourceAction = (
-    StartPlugin
+    loops.StartPlugin
     | ReadOffsets
     | Poll
     | QueryWaiting
-    | QueryCores
+    | loops.QueryCores
     | QueryRoute
     | PollBulk
     | RunBulk
@@ -201,12 +189,12 @@ SourceAction = (
     | FlushAndCommitOffsets
     | CopyOffsets
     | NotifyCommitted
-    | StopPlugin
+    | loops.StopPlugin
     | CloseProducer
 )
 """Effects in the world outside."""
 
-SourceEffect = SourceAction | Asked[SourceAction] | Report
+SourceEffect = SourceAction | loops.Asked[SourceAction] | loops.Report
 
 
 class PluginStarted(Value):
@@ -331,37 +319,37 @@ SourceAnswer = (
     | PolledNothing
     | PollFailed
     | Waiting
-    | CoresKnown
+    | loops.CoresKnown
     | RouteKnown
     | BulkPolled
     | BulkSent
     | BulkFailed
     | TransactionBegun
     | Sent
-    | Done
-    | NotDone
-    | EffectFailed
+    | loops.Done
+    | loops.NotDone
+    | loops.EffectFailed
 )
-SourceStimulus = Request | Answered[SourceAnswer] | TaskProducerReady | EffectFailed
+SourceStimulus = loops.Request | loops.Answered[SourceAnswer] | TaskProducerReady | loops.EffectFailed
 SourceStep = Step[SourceEffect]
 
 ANSWERS: Final[Mapping[type, tuple[type, ...]]] = {
-    StartPlugin: (PluginStarted,),
+    loops.StartPlugin: (PluginStarted,),
     ReadOffsets: (OffsetsRead,),
-    Poll: (Polled, PolledNothing, PollFailed, NotDone),  # NotDone: polled, and converting may succeed later
+    Poll: (Polled, PolledNothing, PollFailed, loops.NotDone),  # NotDone: polled, and converting may succeed later
     QueryWaiting: (Waiting,),
-    QueryCores: (CoresKnown,),
+    loops.QueryCores: (loops.CoresKnown,),
     QueryRoute: (RouteKnown,),
     PollBulk: (BulkPolled, PolledNothing, PollFailed),
     RunBulk: (BulkSent, BulkFailed),
-    ConvertAgain: (Polled, PolledNothing, NotDone),
-    Wait: (Done,),
+    ConvertAgain: (Polled, PolledNothing, loops.NotDone),
+    Wait: (loops.Done,),
     Idle: (PolledNothing, PollFailed),
     BeginTransaction: (TransactionBegun,),
     SendSlice: (Sent,),
-    WriteOffsets: (Done,),
-    CommitTransaction: (Done, NotDone),  # NotDone: undecided, so it has to be asked again, and nothing else
-    AbortTransaction: (Done, NotDone),
-    FlushAndCommitOffsets: (Sent, NotDone),
+    WriteOffsets: (loops.Done,),
+    CommitTransaction: (loops.Done, loops.NotDone),  # NotDone: undecided, so it has to be asked again, and nothing else
+    AbortTransaction: (loops.Done, loops.NotDone),
+    FlushAndCommitOffsets: (Sent, loops.NotDone),
 }
 """Effect to the answers that it can have, beside EffectFailed; other effects have none."""

@@ -10,21 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from connectx.history.folds.worker_states import Standing, WorkerState
 from connectx.history.wording import listing
-from connectx.model.causes import (
-    Cause,
-    CoordinatorUnreachable,
-    GroupRebalances,
-    GroupRequestRefused,
-    RebalanceSuperseded,
-    SessionExpired,
-    WorkerStarts,
-)
+from connectx.model import causes
 
-Reason = tuple[str, Cause | None]
+Reason = tuple[str, causes.Cause | None]
 """Worker, and the cause of its join."""
 
-_FOLLOWING = GroupRebalances | RebalanceSuperseded
-_OWN_LOSS = GroupRequestRefused | SessionExpired | CoordinatorUnreachable
+_FOLLOWING = causes.GroupRebalances | causes.RebalanceSuperseded
+_OWN_LOSS = causes.GroupRequestRefused | causes.SessionExpired | causes.CoordinatorUnreachable
 
 
 def why(
@@ -62,12 +54,12 @@ def reason_texts(reasons: Sequence[Reason], come: Sequence[str] = ()) -> list[st
     return list(dict.fromkeys(_reason_text(worker, cause) for worker, cause in shown))
 
 
-def _explains_coming(cause: Cause) -> bool:
-    return isinstance(cause, WorkerStarts | _OWN_LOSS)
+def _explains_coming(cause: causes.Cause) -> bool:
+    return isinstance(cause, causes.WorkerStarts | _OWN_LOSS)
 
 
-def _reason_text(worker: str, cause: Cause) -> str:
-    if isinstance(cause, WorkerStarts):
+def _reason_text(worker: str, cause: causes.Cause) -> str:
+    if isinstance(cause, causes.WorkerStarts):
         return f"{worker} starts"
     text = str(cause)
     return f"{worker}: {text}" if isinstance(cause, _OWN_LOSS) else text

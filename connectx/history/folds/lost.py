@@ -10,22 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from connectx.history.wording import duration, task_of
+from connectx.model import payloads
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
-from connectx.model.payloads import (
-    AssignmentComputed,
-    ConnectorDeleted,
-    ConnectorState,
-    FaultInjected,
-    MemberRemoved,
-    MemberWork,
-    RebalanceCompleted,
-    RebalanceDelayed,
-    TargetStateChanged,
-    TasksConfigured,
-    TaskState,
-    WorkerFailed,
-)
 from connectx.model.states import State, TargetState
 from connectx.model.worker_keys import WorkerKeys
 from connectx.values import Value
@@ -144,7 +131,7 @@ class Remains(Value):
                 has_ended = True
             elif event.worker == self.worker and event.kind is EventKind.REBALANCE_COMPLETED:
                 kept = [*kept, event] if has_ended else [event]
-            elif has_ended and (event.kind in _AFTER_END or isinstance(event.payload, TargetStateChanged)):
+            elif has_ended and (event.kind in _AFTER_END or isinstance(event.payload, payloads.TargetStateChanged)):
                 kept.append(event)
         work = lost_work(kept, self.worker, self.grace)
         is_over = has_ended and work is None
@@ -155,7 +142,7 @@ def _is_end(event: Event, worker: str) -> bool:
     if event.worker != worker:
         return False
     match event.payload:
-        case FaultInjected("kill") | WorkerFailed():
+        case payloads.FaultInjected("kill") | payloads.WorkerFailed():
             return True
         case _:
             return False
@@ -164,7 +151,7 @@ def _is_end(event: Event, worker: str) -> bool:
 def _held(before: Sequence[Event], worker: str) -> tuple[list[str], list[TaskId]]:
     """Its work by the last assignment that it got."""
     for event in reversed(before):
-        if event.worker == worker and isinstance(event.payload, RebalanceCompleted):
+        if event.worker == worker and isinstance(event.payload, payloads.RebalanceCompleted):
             found = [task_of(task) for task in event.payload.tasks or ()]
             return list(event.payload.connectors or ()), [task for task in found if task]
     return [], []
@@ -180,20 +167,20 @@ def _is_settled(connector: str, task: TaskId | None, after: Sequence[Event], wor
 
 def _is_taken(event: Event, task: TaskId | None) -> bool:
     match event.payload:
-        case ConnectorState(state) if task is None:
+        case payloads.ConnectorState(state) if task is None:
             return state in _TAKEN
-        case TaskState(state) if task is not None:
+        case payloads.TaskState(state) if task is not None:
             return event.task == task.task and state in _TAKEN
     return False
 
 
 def _is_gone(event: Event, task: TaskId | None) -> bool:
     match event.payload:
-        case ConnectorDeleted():
+        case payloads.ConnectorDeleted():
             return True
-        case TasksConfigured(tasks):
+        case payloads.TasksConfigured(tasks):
             return task is not None and task.task >= tasks
-        case TargetStateChanged(target_state):
+        case payloads.TargetStateChanged(target_state):
             return task is not None and target_state is TargetState.STOPPED
         case _:
             return False
@@ -206,15 +193,15 @@ def _due(end: Event, after: Sequence[Event], lost: set[str], grace: Grace) -> tu
     due_ms = end.time_ms + grace.session_timeout_ms + grace.heartbeat_interval_ms + delay_ms
     for event in after:
         match event.payload:
-            case MemberRemoved() if event.worker == end.worker:
+            case payloads.MemberRemoved() if event.worker == end.worker:
                 due_ms, waits_for = event.time_ms + grace.heartbeat_interval_ms + delay_ms, (DELAY,) if delay_ms else ()
-            case RebalanceDelayed(waiting, wait_ms) if lost.intersection(waiting):
+            case payloads.RebalanceDelayed(waiting, wait_ms) if lost.intersection(waiting):
                 due_ms, waits_for = event.time_ms + wait_ms, (DELAY,)
-            case AssignmentComputed(members) if lost & _assigned(members.values()):
+            case payloads.AssignmentComputed(members) if lost & _assigned(members.values()):
                 due_ms, waits_for = event.time_ms, ()
     return due_ms, waits_for
 
 
-def _assigned(members: Iterable[MemberWork]) -> set[str]:
+def _assigned(members: Iterable[payloads.MemberWork]) -> set[str]:
     """Work that a leader has assigned."""
     return {name for work in members for name in work.assigned}

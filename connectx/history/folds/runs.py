@@ -14,26 +14,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from connectx.history.wording import task_of
+from connectx.model import payloads
 from connectx.model.events import Event
 from connectx.model.ids import TaskId
-from connectx.model.payloads import (
-    AssignmentComputed,
-    ClusterStopped,
-    ConnectorDeleted,
-    ConnectorState,
-    FaultInjected,
-    MemberLost,
-    ProducerFenced,
-    RebalanceCompleted,
-    StepName,
-    TaskEnded,
-    TaskState,
-    TaskStep,
-    TransactionCommitted,
-    WorkerFailed,
-    WorkerStarted,
-    WorkerStopped,
-)
 from connectx.model.states import State
 from connectx.values import Value
 
@@ -211,33 +194,33 @@ class RunFold:
 
     def take(self, event: Event) -> None:
         match event.payload:
-            case TaskStep(step):
+            case payloads.TaskStep(step):
                 self._step(event, step)
-            case TaskState(state) | ConnectorState(state):
+            case payloads.TaskState(state) | payloads.ConnectorState(state):
                 self._state(event, state)
-            case TaskEnded():
+            case payloads.TaskEnded():
                 self._ended(event)
-            case ProducerFenced():
+            case payloads.ProducerFenced():
                 self._fenced(event)
-            case TransactionCommitted():
+            case payloads.TransactionCommitted():
                 self._committed(event)
-            case WorkerStarted(url):
+            case payloads.WorkerStarted(url):
                 self._worker_started(event, url)
-            case WorkerStopped():
+            case payloads.WorkerStopped():
                 self._worker_stopped(event)
-            case WorkerFailed():
+            case payloads.WorkerFailed():
                 self._worker_failed(event)
-            case ClusterStopped():
+            case payloads.ClusterStopped():
                 self._cluster_stopped(event)
-            case FaultInjected("kill"):
+            case payloads.FaultInjected("kill"):
                 self._killed(event)
-            case MemberLost():
+            case payloads.MemberLost():
                 self._member_lost(event)
-            case AssignmentComputed(members):
+            case payloads.AssignmentComputed(members):
                 self._assigned(event, members)
-            case RebalanceCompleted() as payload:
+            case payloads.RebalanceCompleted() as payload:
                 self._rebalanced(event, payload)
-            case ConnectorDeleted():
+            case payloads.ConnectorDeleted():
                 self._deleted(event)
             case _:
                 pass  # events that neither begin, change nor end a run
@@ -289,12 +272,12 @@ class RunFold:
             else:
                 draft.enter(RunState.ZOMBIE, event, f"{new.worker} began the same work")
 
-    def _step(self, event: Event, step: StepName) -> None:
+    def _step(self, event: Event, step: payloads.StepName) -> None:
         if event.connector is None or event.task is None:
             return
         draft = self._find(event)
-        if step in (StepName.STOP, StepName.CANCEL):
-            if draft is not None and draft.open and step is StepName.CANCEL:
+        if step in (payloads.StepName.STOP, payloads.StepName.CANCEL):
+            if draft is not None and draft.open and step is payloads.StepName.CANCEL:
                 draft.enter(RunState.ZOMBIE, event)
             return
         draft = draft or self._create(event, RunState.STARTING)
@@ -391,7 +374,7 @@ class RunFold:
             if self._urls[worker] not in members and worker != event.worker:
                 self._bereave(worker, event, "the group removed its worker")
 
-    def _rebalanced(self, event: Event, payload: RebalanceCompleted) -> None:
+    def _rebalanced(self, event: Event, payload: payloads.RebalanceCompleted) -> None:
         """A worker knows its work: what is not on the list and failed is gone, a zombie on the list is back."""
         if payload.tasks is None or payload.connectors is None:
             return
@@ -414,11 +397,11 @@ class RunFold:
 def _instance(event: Event) -> int | None:
     match event.payload:
         case (
-            TaskStep(instance=instance)
-            | TaskState(instance=instance)
-            | TaskEnded(instance=instance)
-            | ProducerFenced(instance=instance)
-            | TransactionCommitted(instance=instance)
+            payloads.TaskStep(instance=instance)
+            | payloads.TaskState(instance=instance)
+            | payloads.TaskEnded(instance=instance)
+            | payloads.ProducerFenced(instance=instance)
+            | payloads.TransactionCommitted(instance=instance)
         ):
             return instance
         case _:

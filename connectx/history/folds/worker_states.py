@@ -11,17 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from enum import StrEnum
 
+from connectx.model import payloads
 from connectx.model.events import Event
-from connectx.model.payloads import (
-    AssignmentComputed,
-    FaultInjected,
-    MemberLost,
-    RebalanceCompleted,
-    RebalanceStarted,
-    WorkerFailed,
-    WorkerStarted,
-    WorkerStopped,
-)
 from connectx.values import Value
 
 
@@ -112,11 +103,11 @@ class WorkerStateFold:
     def take(self, event: Event) -> None:
         if event.worker is None:
             return
-        if isinstance(event.payload, WorkerStarted) and event.payload.url:
+        if isinstance(event.payload, payloads.WorkerStarted) and event.payload.url:
             self._urls[event.worker] = event.payload.url
         before = self._standings.get(event.worker, Standing())
         self._standings[event.worker] = _next(before, event)
-        if isinstance(event.payload, AssignmentComputed):
+        if isinstance(event.payload, payloads.AssignmentComputed):
             self._leave_out(event.worker, event.payload.members)
 
     def standings(self) -> dict[str, Standing]:
@@ -141,29 +132,29 @@ _LIVES = {"kill": WorkerState.KILLED, "stop": WorkerState.STOPPING}
 
 
 def _next(before: Standing, event: Event) -> Standing:
-    if isinstance(event.payload, WorkerStarted):  # one that is seen from outside runs already
+    if isinstance(event.payload, payloads.WorkerStarted):  # one that is seen from outside runs already
         return Standing() if event.seen is None else Standing(life=WorkerState.UP)
     if before.life.is_gone:
         return before
     match event.payload:
-        case WorkerStopped():
+        case payloads.WorkerStopped():
             return replace(before, life=WorkerState.STOPPED)
-        case WorkerFailed():
+        case payloads.WorkerFailed():
             return replace(before, life=WorkerState.FAILED)
-        case FaultInjected() as injected:
+        case payloads.FaultInjected() as injected:
             return _after_fault(before, injected)
-        case RebalanceStarted():
+        case payloads.RebalanceStarted():
             return replace(before, place=Place.JOINING)
-        case MemberLost():
+        case payloads.MemberLost():
             return replace(before, place=Place.OUT)
-        case RebalanceCompleted():
+        case payloads.RebalanceCompleted():
             life = WorkerState.UP if before.life is WorkerState.STARTING else before.life
             return replace(before, life=life, place=Place.MEMBER, generation=event.generation)
         case _:
             return before
 
 
-def _after_fault(before: Standing, injected: FaultInjected) -> Standing:
+def _after_fault(before: Standing, injected: payloads.FaultInjected) -> Standing:
     fault = injected.fault
     if fault in _FROZEN:
         return replace(before, frozen=_FROZEN[fault])

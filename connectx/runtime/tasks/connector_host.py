@@ -12,19 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 
-from connectx.core.messages import (
-    ConnectorFailed,
-    ConnectorStarted,
-    ConnectorStateReached,
-    ConnectorStopped,
-    GenerateTaskConfigs,
-    SetConnectorTargetState,
-    StartConnector,
-    Stimulus,
-    StopConnector,
-    TaskConfigsGenerated,
-    TaskReconfigurationRequested,
-)
+from connectx.core import messages
 from connectx.errors.base import ConnectxError
 from connectx.model.states import TargetState
 from connectx.plugins.config_providers import ConfigProviders
@@ -34,7 +22,7 @@ from connectx.views import masked_text
 
 _log = logging.getLogger(__name__)
 
-ConnectorEffect = SetConnectorTargetState | GenerateTaskConfigs | StopConnector
+ConnectorEffect = messages.SetConnectorTargetState | messages.GenerateTaskConfigs | messages.StopConnector
 TaskConfigsOf = Callable[[Connector, Mapping[str, str | None]], tuple[Mapping[str, str | None], ...]]
 
 
@@ -52,15 +40,15 @@ def trace_of(error: BaseException) -> str:
 class _Context:
     """ConnectorContext of one instance."""
 
-    def __init__(self, order: StartConnector, post: Callable[[Stimulus], None]) -> None:
+    def __init__(self, order: messages.StartConnector, post: Callable[[messages.Stimulus], None]) -> None:
         self._order = order
         self._post = post
 
     def request_task_reconfiguration(self) -> None:
-        self._post(TaskReconfigurationRequested(self._order.connector, self._order.instance))
+        self._post(messages.TaskReconfigurationRequested(self._order.connector, self._order.instance))
 
     def raise_error(self, error: BaseException) -> None:
-        self._post(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
+        self._post(messages.ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
 
 
 class ConnectorHost:
@@ -76,10 +64,10 @@ class ConnectorHost:
 
     def __init__(
         self,
-        order: StartConnector,
+        order: messages.StartConnector,
         create: Callable[[Mapping[str, str | None]], Connector],
         task_configs_of: TaskConfigsOf,
-        post: Callable[[Stimulus], None],
+        post: Callable[[messages.Stimulus], None],
         providers: ConfigProviders,
     ) -> None:
         self._order = order
@@ -105,7 +93,7 @@ class ConnectorHost:
     def kill(self) -> None:
         """A fault: all later calls of the plugin are ignored."""
         self._dead = True
-        self._queue.put(StopConnector(self._order.connector, self._order.instance))
+        self._queue.put(messages.StopConnector(self._order.connector, self._order.instance))
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread's end; True when it has ended."""
@@ -122,15 +110,17 @@ class ConnectorHost:
         except BaseException as error:  # whatever a plugin raises, the core must not wait forever
             self._failed(error)
         else:
-            self._report(ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version))
+            self._report(
+                messages.ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version)
+            )
         while True:
             effect = self._next_effect()
-            if isinstance(effect, StopConnector):
+            if isinstance(effect, messages.StopConnector):
                 break
             if effect is not None:
                 self._carry_out(effect)
         self._end_plugin()
-        self._report(ConnectorStopped(order.connector, order.instance))
+        self._report(messages.ConnectorStopped(order.connector, order.instance))
 
     def _next_effect(self) -> ConnectorEffect | None:
         """Wait for an effect; while the plugin is started, call its monitor at its interval and return None then."""
@@ -151,9 +141,9 @@ class ConnectorHost:
             self._failed(error)
         return None
 
-    def _carry_out(self, effect: SetConnectorTargetState | GenerateTaskConfigs) -> None:
+    def _carry_out(self, effect: messages.SetConnectorTargetState | messages.GenerateTaskConfigs) -> None:
         try:
-            if isinstance(effect, GenerateTaskConfigs):
+            if isinstance(effect, messages.GenerateTaskConfigs):
                 self._generate(effect)
             else:
                 self._reach(effect.target_state)
@@ -166,7 +156,7 @@ class ConnectorHost:
         elif target_state is not TargetState.STARTED and self._state is TargetState.STARTED:
             self._end_plugin()
         self._state = target_state
-        self._report(ConnectorStateReached(self._order.connector, self._order.instance, target_state))
+        self._report(messages.ConnectorStateReached(self._order.connector, self._order.instance, target_state))
 
     def _begin(self) -> None:
         """Start the plugin, which is not there yet when its first start failed."""
@@ -175,15 +165,15 @@ class ConnectorHost:
         given = {key: value for key, value in config.items() if value is not None}
         plugin.start(given, _Context(self._order, self._report))
 
-    def _generate(self, effect: GenerateTaskConfigs) -> None:
+    def _generate(self, effect: messages.GenerateTaskConfigs) -> None:
         assert self._plugin is not None
         try:
             configs = self._task_configs_of(self._plugin, self._providers.resolve(effect.config))
             compact_json.dumps([dict(config) for config in configs])  # if no topic can hold them, the connector fails
         except BaseException as error:
-            self._report(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
+            self._report(messages.TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
         else:
-            self._report(TaskConfigsGenerated(effect.connector, effect.instance, configs))
+            self._report(messages.TaskConfigsGenerated(effect.connector, effect.instance, configs))
 
     def _end_plugin(self) -> None:
         if self._plugin is None or self._state is not TargetState.STARTED:
@@ -194,8 +184,8 @@ class ConnectorHost:
             _log.error("connector %s failed to stop\n%s", self._order.connector, trace_of(error))
 
     def _failed(self, error: BaseException) -> None:
-        self._report(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
+        self._report(messages.ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
 
-    def _report(self, stimulus: Stimulus) -> None:
+    def _report(self, stimulus: messages.Stimulus) -> None:
         if not self._dead:
             self._post(stimulus)

@@ -16,19 +16,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
+from connectx.core import messages
 from connectx.core.loops.messages import Answered, Asked, FailureKind, ReportFailed
-from connectx.core.messages import (
-    CancelTask,
-    InitTaskProducer,
-    PrepareTask,
-    SetTaskTargetState,
-    StopTask,
-    TaskFailed,
-    TaskPrepared,
-    TaskStateReached,
-    TaskStopped,
-    TopicUsed,
-)
 from connectx.core.step import Step
 from connectx.model.states import TargetState
 from connectx.recording.kind import CoreKind, CoreT, SettingsT
@@ -84,7 +73,7 @@ class Runner(Generic[StimulusT, ActionT]):
     `stopping` is done when the task is to stop.
     """
 
-    def __init__(self, order: PrepareTask, services: TaskServices, kind: str) -> None:
+    def __init__(self, order: messages.PrepareTask, services: TaskServices, kind: str) -> None:
         self.order = order
         self.services = services
         self._name = f"{kind} task {order.task}"
@@ -121,9 +110,9 @@ class Runner(Generic[StimulusT, ActionT]):
     def execute(self, effect: TaskEffect) -> None:
         """Queue an effect; a stop also ends a wait for Spark's start, a cancellation all that the thread waits for."""
         self._commands.put(effect)
-        if isinstance(effect, StopTask | CancelTask):
+        if isinstance(effect, messages.StopTask | messages.CancelTask):
             self._stop_waiting()
-        if isinstance(effect, CancelTask):
+        if isinstance(effect, messages.CancelTask):
             self._cancelled = True
             self._unblock()
         if self._ended:
@@ -195,7 +184,7 @@ class Runner(Generic[StimulusT, ActionT]):
             return
         self._topics |= {topic}
         if self.services.config.topic_tracking_enable:
-            self.services.post(TopicUsed(self.order.task, topic))
+            self.services.post(messages.TopicUsed(self.order.task, topic))
 
     def feed(self, stimulus: StimulusT) -> bool:
         """Hand the loop a stimulus that came in the middle of an effect, and carry out what it orders.
@@ -232,18 +221,18 @@ class Runner(Generic[StimulusT, ActionT]):
         except Exception as error:
             self.post_failure(trace_of(error))
             return False
-        self.services.post(TaskPrepared(self.order.task, self.order.instance, version))
+        self.services.post(messages.TaskPrepared(self.order.task, self.order.instance, version))
         return True
 
     def _serve(self) -> None:
         """Run the loop until it ends: orders of the worker go in before the answer to an effect."""
         order, answer = self.order, None
         if order.target_state is TargetState.PAUSED:
-            self._step(SetTaskTargetState(order.task, order.instance, order.target_state))
+            self._step(messages.SetTaskTargetState(order.task, order.instance, order.target_state))
         while not self._loop_ended:
             if answer is not None and not self.has_command:
                 _, answer = self._step(answer)
-            elif isinstance(command := self._next_command(), InitTaskProducer):
+            elif isinstance(command := self._next_command(), messages.InitTaskProducer):
                 if not self.init_producer():
                     return
             else:
@@ -258,7 +247,7 @@ class Runner(Generic[StimulusT, ActionT]):
         assert self.recorded is not None, "prepared"
         assert self._world is not None, "prepared"
         step = self.recorded.handle(stimulus, self.services.clock())
-        self._loop_ended |= any(isinstance(effect, TaskStopped | ReportFailed) for effect in step.effects)
+        self._loop_ended |= any(isinstance(effect, messages.TaskStopped | ReportFailed) for effect in step.effects)
         if step.ignored is not None:
             log.debug("The %s ignores %s: %s", self._name, type(stimulus).__name__, step.ignored)
         for transition in step.transitions:
@@ -280,11 +269,11 @@ class Runner(Generic[StimulusT, ActionT]):
             case Asked(_, action):
                 return world.carry_out(action)
             case ReportFailed() if world.abandoned:  # not a failure: it was ordered to stop
-                self.services.post(TaskStopped(order.task, order.instance))
+                self.services.post(messages.TaskStopped(order.task, order.instance))
             case ReportFailed(error, kind, newer_epoch):
                 self.errors.record_errors += kind is FailureKind.RECORD
                 self.post_failure(error, fenced=kind is FailureKind.FENCED, newer_epoch=newer_epoch)
-            case TaskStateReached() | TaskStopped():
+            case messages.TaskStateReached() | messages.TaskStopped():
                 self.services.post(effect)
             case _:
                 return world.carry_out(effect)
@@ -304,9 +293,9 @@ class Runner(Generic[StimulusT, ActionT]):
                 command = self._taken.popleft() if self._taken else self._commands.get_nowait()
             except Empty:
                 return
-            if isinstance(command, StopTask | CancelTask) and not self._killed:
-                self.services.post(TaskStopped(self.order.task, self.order.instance))
+            if isinstance(command, messages.StopTask | messages.CancelTask) and not self._killed:
+                self.services.post(messages.TaskStopped(self.order.task, self.order.instance))
 
     def post_failure(self, trace: str, *, fenced: bool = False, newer_epoch: int | None = None) -> None:
         """Report to the worker that the task failed."""
-        self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced, newer_epoch))
+        self.services.post(messages.TaskFailed(self.order.task, self.order.instance, trace, fenced, newer_epoch))

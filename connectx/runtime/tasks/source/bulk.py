@@ -16,21 +16,7 @@ from uuid import uuid4
 from connectx.core.lanes import BulkMode
 from connectx.core.loops.messages import CoresKnown
 from connectx.core.producer.messages import Loan
-from connectx.core.source.messages import (
-    BulkFailed,
-    BulkPolled,
-    BulkSent,
-    PartitionRange,
-    PollBulk,
-    PolledNothing,
-    PollFailed,
-    QueryWaiting,
-    RouteKnown,
-    RunBulk,
-    SourceAction,
-    SourceStimulus,
-    Waiting,
-)
+from connectx.core.source import messages
 from connectx.errors.base import ConnectxError
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.plugins.errors import RetriableError
@@ -69,7 +55,7 @@ class SourceBulk:
     def __init__(
         self,
         setup: SourceSetup,
-        runner: Runner[SourceStimulus, SourceAction],
+        runner: Runner[messages.SourceStimulus, messages.SourceAction],
         spark: TaskSpark,
         context: SourceContext,
         producer: KafkaProducer,
@@ -90,22 +76,22 @@ class SourceBulk:
         self._progress: JobProgress | None = None
         self.reached: Mapping[str, Any] = {}
 
-    def waiting(self, effect: QueryWaiting) -> Waiting:
+    def waiting(self, effect: messages.QueryWaiting) -> messages.Waiting:
         """Ask the plugin; what it cannot answer is left to its `poll`, which reports the cause."""
         if self._setup.chain and not self._topics.known:  # transformations may change topics
-            return Waiting(None)
+            return messages.Waiting(None)
         plugin = self._setup.plugin
         if plugin.bulk_obstacle:
-            return Waiting(None, plugin.bulk_obstacle)
+            return messages.Waiting(None, plugin.bulk_obstacle)
         try:
             size_bytes = plugin.waiting_bytes(effect.offset)
         except Exception as error:
             self._runner.stay_alive()
             log.debug("%s does not know how much waits: %s", self._setup.task, error)
-            return Waiting(None)
-        return Waiting(size_bytes)
+            return messages.Waiting(None)
+        return messages.Waiting(size_bytes)
 
-    def route(self) -> RouteKnown:
+    def route(self) -> messages.RouteKnown:
         """Let an executor connect to Kafka. If Spark fails to ask, the job will show why."""
         from connectx.runtime.tasks.source.bulk_job import obstacle_of_executors
 
@@ -115,28 +101,28 @@ class SourceBulk:
         except Exception as error:
             self._runner.checkpoint()
             log.warning("%s: Spark does not report whether executors reach Kafka: %s", self._setup.task, error)
-            return RouteKnown(None)
-        return RouteKnown(obstacle)
+            return messages.RouteKnown(None)
+        return messages.RouteKnown(obstacle)
 
-    def poll(self, effect: PollBulk) -> BulkPolled | PolledNothing | PollFailed:
+    def poll(self, effect: messages.PollBulk) -> messages.BulkPolled | messages.PolledNothing | messages.PollFailed:
         """Let the plugin name a slice."""
         try:
             polled = self._setup.plugin.poll_bulk(self._spark.session(), effect.offset, effect.max_bytes)
         except RetriableError as error:
-            return PollFailed(str(error), retriable=True)
+            return messages.PollFailed(str(error), retriable=True)
         except Exception as error:
             self._runner.stay_alive()
             shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
-            return PollFailed(trace_of(shown), retriable=False)
+            return messages.PollFailed(trace_of(shown), retriable=False)
         if polled is None:
-            return PolledNothing()
+            return messages.PolledNothing()
         self._polled = polled
         self._slices += 1
         if isinstance(polled, BulkSlice):
-            return BulkPolled(self._slices, effect.max_bytes, None)
-        return BulkPolled(self._slices, effect.max_bytes, dict(polled.offset), polled.partition)
+            return messages.BulkPolled(self._slices, effect.max_bytes, None)
+        return messages.BulkPolled(self._slices, effect.max_bytes, dict(polled.offset), polled.partition)
 
-    def run(self, effect: RunBulk) -> tuple[BulkSent | BulkFailed, Outcome | None]:
+    def run(self, effect: messages.RunBulk) -> tuple[messages.BulkSent | messages.BulkFailed, Outcome | None]:
         """Run the job: the answer, and what was sent.
 
         Raises:
@@ -171,19 +157,19 @@ class SourceBulk:
             self._setup.plugin.bulk_ended()
         if outcome is None or failed is not None:
             log.warning("%s: a job on Spark's executors failed: %s", self._setup.task, failed)
-            return BulkFailed(effect.slice_number, str(failed)), None
+            return messages.BulkFailed(effect.slice_number, str(failed)), None
         ranges = self._ranges(polled, outcome)
         if outcome.bad:
             self._runner.errors.failed(outcome.bad)
             log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, self.reached, outcome.why)
         skipped = outcome.bad, outcome.why or ""
-        return BulkSent(effect.slice_number, outcome.records, *skipped, outcome.filtered, ranges), outcome
+        return messages.BulkSent(effect.slice_number, outcome.records, *skipped, outcome.filtered, ranges), outcome
 
     def progress(self) -> Mapping[str, object] | None:
         """From any thread: number, parts and parts_done of the job that runs."""
         return None if (progress := self._progress) is None else progress.read()
 
-    def _ranges(self, polled: Slice | BulkSlice, outcome: Outcome) -> tuple[PartitionRange, ...]:
+    def _ranges(self, polled: Slice | BulkSlice, outcome: Outcome) -> tuple[messages.PartitionRange, ...]:
         """Remember the positions after a slice; what was read, if only the job found it out."""
         if isinstance(polled, Slice):
             self._context.remember(polled.partition or self._setup.plugin.partition, polled.offset)
@@ -191,7 +177,7 @@ class SourceBulk:
             return ()
         ranges = []
         for partition, offset in polled.offsets(outcome.read):
-            ranges.append(PartitionRange(dict(partition), self._context.position(partition), dict(offset)))
+            ranges.append(messages.PartitionRange(dict(partition), self._context.position(partition), dict(offset)))
             self._context.remember(partition, offset)
             self.reached = dict(offset)
         return tuple(ranges)
@@ -220,7 +206,9 @@ class SourceBulk:
             ship(self._spark.session(), self._setup.modules())
             self._is_shipped = True
 
-    def _job(self, polled: Slice | BulkSlice, topics: Sequence[str], loan: Loan | None, effect: RunBulk) -> Outcome:
+    def _job(
+        self, polled: Slice | BulkSlice, topics: Sequence[str], loan: Loan | None, effect: messages.RunBulk
+    ) -> Outcome:
         from connectx.runtime.tasks.source.bulk_job import Recipe, run_job, run_job_without_kafka
 
         setup = self._setup

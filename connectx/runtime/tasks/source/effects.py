@@ -13,37 +13,7 @@ from typing_extensions import override
 
 from connectx.core.lanes import LaneChoice
 from connectx.core.loops.messages import Done, EffectFailed, FailureKind, NotDone, QueryCores, StartPlugin, StopPlugin
-from connectx.core.source.messages import (
-    AbortTransaction,
-    BeginTransaction,
-    BulkSent,
-    CloseProducer,
-    CommitTransaction,
-    ConvertAgain,
-    CopyOffsets,
-    FlushAndCommitOffsets,
-    Idle,
-    NotifyCommitted,
-    OffsetsRead,
-    PartitionOffset,
-    PluginStarted,
-    Poll,
-    PollBulk,
-    Polled,
-    PollFailed,
-    QueryRoute,
-    QueryWaiting,
-    ReadOffsets,
-    RunBulk,
-    SendSlice,
-    Sent,
-    SourceAction,
-    SourceAnswer,
-    SourceStimulus,
-    TransactionBegun,
-    Wait,
-    WriteOffsets,
-)
+from connectx.core.source import messages
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors.kafka import ProducerFencedError, RecordRefusedError, RecordTooLargeError, TransactionExpiredError
 from connectx.errors.plugins import ConversionError, TransformError
@@ -94,7 +64,7 @@ def _kind_of(error: Exception) -> FailureKind:
     return next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.FATAL)
 
 
-class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
+class SourceWorld(TaskWorld[messages.SourceStimulus, messages.SourceAction]):
     """The outside world of one source task, used by its thread only, but for `unblock` and `metrics`.
 
     Args:
@@ -102,7 +72,7 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
         runner: the task's thread.
     """
 
-    def __init__(self, setup: SourceSetup, runner: Runner[SourceStimulus, SourceAction]) -> None:
+    def __init__(self, setup: SourceSetup, runner: Runner[messages.SourceStimulus, messages.SourceAction]) -> None:
         spark = TaskSpark(runner.services.spark, SESSION_SETTINGS, runner.stopping)
         super().__init__(setup, runner, spark, _METRICS)
         self._setup = setup
@@ -145,49 +115,49 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
         return EffectFailed(trace_of(error), kind, self._newer_epoch() if kind is FailureKind.FENCED else None)
 
     @override
-    def execute(self, effect: SourceAction) -> SourceAnswer | None:  # one line per effect: a table
+    def execute(self, effect: messages.SourceAction) -> messages.SourceAnswer | None:  # one line per effect: a table
         match effect:
-            case Poll():
+            case messages.Poll():
                 return self._timed(self._poller.poll, effect)
-            case SendSlice():
+            case messages.SendSlice():
                 return self._send_slice(effect)
-            case BeginTransaction():
-                return TransactionBegun(self._producer.begin())
-            case WriteOffsets():
+            case messages.BeginTransaction():
+                return messages.TransactionBegun(self._producer.begin())
+            case messages.WriteOffsets():
                 return self._write_offsets(effect)
-            case CommitTransaction():
+            case messages.CommitTransaction():
                 return self._commit_transaction()
-            case Idle():
+            case messages.Idle():
                 return self._poller.idle(effect)
-            case Wait():
+            case messages.Wait():
                 return self._wait(effect)
-            case FlushAndCommitOffsets():
+            case messages.FlushAndCommitOffsets():
                 return self._flush_and_commit(effect)
-            case QueryWaiting():
+            case messages.QueryWaiting():
                 return self._bulk.waiting(effect)
             case QueryCores():
                 return self.query_cores()
-            case QueryRoute():
+            case messages.QueryRoute():
                 return self._bulk.route()
-            case PollBulk():
+            case messages.PollBulk():
                 return self._bulk.poll(effect)
-            case RunBulk():
+            case messages.RunBulk():
                 return self._run_bulk(effect)
-            case ConvertAgain():
+            case messages.ConvertAgain():
                 return self._convert_again(effect)
-            case AbortTransaction():
+            case messages.AbortTransaction():
                 return self._abort_transaction(effect)
             case StartPlugin():
                 return self._start_plugin()
-            case ReadOffsets():
+            case messages.ReadOffsets():
                 return self._read_offsets(effect)
-            case CopyOffsets():
+            case messages.CopyOffsets():
                 self._copier.copy(self._encoded(effect.offsets))
-            case NotifyCommitted(offset):
+            case messages.NotifyCommitted(offset):
                 self._quietly("committed()", self._plugin.committed, offset)
             case StopPlugin():
                 self._end_plugin("stop")
-            case CloseProducer():
+            case messages.CloseProducer():
                 self._quietly("close of the producer", self._producer.close, _CLOSE_S)
                 self._copier.close()
             case _:
@@ -216,42 +186,44 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
         self._producer.abandon()
         self._copier.abandon()
 
-    def _start_plugin(self) -> SourceAnswer:
+    def _start_plugin(self) -> messages.SourceAnswer:
         if not self._setup.loop.exactly_once:
             self._producer.init()
         plugin = self._setup.plugin
         self._started = True
         plugin.start(self._setup.task_config, self._context)
         self._spark.need(self._setup.modules())
-        return PluginStarted(dict(plugin.partition))
+        return messages.PluginStarted(dict(plugin.partition))
 
-    def _read_offsets(self, effect: ReadOffsets) -> SourceAnswer:
+    def _read_offsets(self, effect: messages.ReadOffsets) -> messages.SourceAnswer:
         offset = self._context.offset(effect.partition)
         self._update(source_offset=offset)
-        return OffsetsRead(None if offset is None else dict(offset))
+        return messages.OffsetsRead(None if offset is None else dict(offset))
 
-    def _timed(self, call: Callable[[Any], SourceAnswer], effect: Poll | ConvertAgain) -> SourceAnswer:
+    def _timed(
+        self, call: Callable[[Any], messages.SourceAnswer], effect: messages.Poll | messages.ConvertAgain
+    ) -> messages.SourceAnswer:
         began_ms = self._clock()
         found = call(effect)
-        if isinstance(found, Polled):
+        if isinstance(found, messages.Polled):
             took_ms = self._clock() - began_ms
             self._polls.add(took_ms)
             polled = self._metrics["polled"] + found.records + found.skipped + found.filtered
             self._update(poll_ms=took_ms, polled=polled, **self._polls.metrics("poll_ms"))
-        elif isinstance(found, PollFailed):
+        elif isinstance(found, messages.PollFailed):
             self._runner.errors.retries += found.retriable
         self._count_active()
         return found
 
-    def _convert_again(self, effect: ConvertAgain) -> SourceAnswer:
+    def _convert_again(self, effect: messages.ConvertAgain) -> messages.SourceAnswer:
         self._runner.errors.retries += not effect.skip_failures
         return self._timed(self._poller.convert, effect)
 
-    def _wait(self, effect: Wait) -> SourceAnswer:
+    def _wait(self, effect: messages.Wait) -> messages.SourceAnswer:
         self._runner.wait(max(0, effect.until_ms - self._clock()) / 1000)
         return Done()
 
-    def _send_slice(self, effect: SendSlice) -> SourceAnswer:
+    def _send_slice(self, effect: messages.SendSlice) -> messages.SourceAnswer:
         topic, offset, records = self._poller.take(effect.part)
         self._topics.ensure(topics_of(topic, records))
         sent_bytes = self._producer.send(records, topic)
@@ -264,16 +236,16 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
             source_offset=self._metrics["source_offset"] if offset is None else dict(offset),
         )
         self._count_active()
-        return Sent(self._refused())
+        return messages.Sent(self._refused())
 
-    def _run_bulk(self, effect: RunBulk) -> SourceAnswer:
+    def _run_bulk(self, effect: messages.RunBulk) -> messages.SourceAnswer:
         began_ms = self._clock()
         try:
             answer, outcome = self._bulk.run(effect)
         finally:
             took_ms = self._clock() - began_ms
             self._update(bulk_jobs=self._metrics["bulk_jobs"] + 1, bulk_ms=took_ms)
-        if outcome is not None and isinstance(answer, BulkSent):
+        if outcome is not None and isinstance(answer, messages.BulkSent):
             self._update(
                 records=self._metrics["records"] + outcome.records,
                 bytes=self._metrics["bytes"] + outcome.size_bytes,
@@ -282,26 +254,26 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
             )
         return answer
 
-    def _write_offsets(self, effect: WriteOffsets) -> SourceAnswer:
+    def _write_offsets(self, effect: messages.WriteOffsets) -> messages.SourceAnswer:
         self._send_offsets(effect.offsets)
         return Done()
 
-    def _send_offsets(self, offsets: tuple[PartitionOffset, ...]) -> None:
+    def _send_offsets(self, offsets: tuple[messages.PartitionOffset, ...]) -> None:
         if records := self._encoded(offsets):
             self._producer.send_records(self._setup.offsets_topic, records)
 
-    def _encoded(self, offsets: tuple[PartitionOffset, ...]) -> list[tuple[bytes, bytes | None]]:
+    def _encoded(self, offsets: tuple[messages.PartitionOffset, ...]) -> list[tuple[bytes, bytes | None]]:
         connector = self._setup.task.connector
         return [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
 
-    def _commit_transaction(self) -> SourceAnswer:
+    def _commit_transaction(self) -> messages.SourceAnswer:
         began_ms = self._clock()
         if not self._producer.commit(_COMMIT_S):
             return NotDone("the broker did not answer the commit in time")
         self._count_commit(began_ms)
         return Done()
 
-    def _abort_transaction(self, effect: AbortTransaction) -> SourceAnswer:
+    def _abort_transaction(self, effect: messages.AbortTransaction) -> messages.SourceAnswer:
         try:
             self._producer.abort(None if effect.insist else _ABORT_S)
         except Exception as error:
@@ -311,7 +283,7 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
             return NotDone(str(error))
         return Done()
 
-    def _flush_and_commit(self, effect: FlushAndCommitOffsets) -> SourceAnswer:
+    def _flush_and_commit(self, effect: messages.FlushAndCommitOffsets) -> messages.SourceAnswer:
         began_ms = self._clock()
         end_ms = began_ms + effect.timeout_ms
         self._update(failed_commits=self._metrics["failed_commits"] + 1)  # until it has succeeded
@@ -322,7 +294,7 @@ class SourceWorld(TaskWorld[SourceStimulus, SourceAction]):
             return NotDone("the source offsets were not acknowledged within offset.flush.timeout.ms")
         self._update(failed_commits=self._metrics["failed_commits"] - 1)
         self._count_commit(began_ms)
-        return Sent(self._refused())
+        return messages.Sent(self._refused())
 
     def _newer_epoch(self) -> int | None:
         """Epoch of the producer that fenced this one."""

@@ -13,19 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from connectx.core.loops.messages import NotDone
-from connectx.core.source.messages import (
-    NO_BOUNDARY,
-    Boundary,
-    ConvertAgain,
-    Idle,
-    Poll,
-    Polled,
-    PolledNothing,
-    PollFailed,
-    SlicePart,
-    SourceAction,
-    SourceStimulus,
-)
+from connectx.core.source import messages
 from connectx.data.frames import in_arrow
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors.plugins import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
@@ -56,7 +44,7 @@ class _Piece:
 
     rows: DataFrame | pa.Table
     offset: SourceOffset | None
-    boundary: Boundary = NO_BOUNDARY
+    boundary: messages.Boundary = messages.NO_BOUNDARY
     records: pa.Table = None
     filtered: int = 0
     bad: dict[int, str] = field(default_factory=dict)
@@ -65,9 +53,9 @@ class _Piece:
     def count(self) -> int:
         return int(self.records.num_rows) + self.filtered + len(self.bad)
 
-    def part(self) -> SlicePart:
+    def part(self) -> messages.SlicePart:
         offset = None if self.offset is None else dict(self.offset)
-        return SlicePart(self.records.num_rows, offset, self.boundary)
+        return messages.SlicePart(self.records.num_rows, offset, self.boundary)
 
 
 class SourcePoller:
@@ -81,41 +69,45 @@ class SourcePoller:
     """
 
     def __init__(
-        self, setup: SourceSetup, runner: Runner[SourceStimulus, SourceAction], spark: TaskSpark, context: SourceContext
+        self,
+        setup: SourceSetup,
+        runner: Runner[messages.SourceStimulus, messages.SourceAction],
+        spark: TaskSpark,
+        context: SourceContext,
     ) -> None:
         self._setup = setup
         self._runner = runner
         self._spark = spark
         self._context = context
         self._slice: Slice | None = None
-        self._asked: tuple[Boundary, RowBoundaries] = (NO_BOUNDARY, {})
+        self._asked: tuple[messages.Boundary, RowBoundaries] = (messages.NO_BOUNDARY, {})
         self._pieces: list[_Piece] = []
         self._topic: str | None = None
         self._slices = 0
 
-    def poll(self, effect: Poll) -> Polled | PolledNothing | PollFailed | NotDone:
+    def poll(self, effect: messages.Poll) -> messages.Polled | messages.PolledNothing | messages.PollFailed | NotDone:
         plugin = self._setup.plugin
         try:
             polled = plugin.poll(self._spark.lazy(), effect.offset)
         except RetriableError as error:
             log.info("%s will poll again: %s", self._setup.task, error)
-            return PollFailed(str(error), retriable=True, boundary=self._after_what_was_sent())
+            return messages.PollFailed(str(error), retriable=True, boundary=self._after_what_was_sent())
         except Exception as error:
             self._runner.stay_alive()
             shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
             shown.__cause__ = shown.__cause__ or (error if shown is not error else None)
-            return PollFailed(trace_of(shown), retriable=False)
+            return messages.PollFailed(trace_of(shown), retriable=False)
         if polled is None:
-            return PolledNothing(self._after_what_was_sent())
+            return messages.PolledNothing(self._after_what_was_sent())
         self._slice, self._asked = polled, self._context.take_boundaries()
-        return self.convert(ConvertAgain())
+        return self.convert(messages.ConvertAgain())
 
-    def idle(self, effect: Idle) -> PolledNothing:
+    def idle(self, effect: messages.Idle) -> messages.PolledNothing:
         self._context.until_ms = effect.until_ms
         self._setup.plugin.idle(effect.offset)
-        return PolledNothing(self._context.take_boundaries()[0])
+        return messages.PolledNothing(self._context.take_boundaries()[0])
 
-    def convert(self, effect: ConvertAgain) -> Polled | NotDone:
+    def convert(self, effect: messages.ConvertAgain) -> messages.Polled | NotDone:
         """Make records of the slice that was polled last."""
         polled, (boundary, rows) = self._slice, self._asked
         assert polled is not None, "a slice was polled before it is converted"
@@ -196,7 +188,7 @@ class SourcePoller:
             record = f", where source record is {in_arrow(piece.rows).slice(row, 1).to_pylist()[0]}"
             log.error("Error encountered in task %s: %s%s", self._setup.task, cause, record if with_record else "")
 
-    def _polled(self, polled: Slice, pieces: list[_Piece], boundary: Boundary) -> Polled:
+    def _polled(self, polled: Slice, pieces: list[_Piece], boundary: messages.Boundary) -> messages.Polled:
         """The report for the core. Skipped are rows that the plugin left out, and rows that could not be converted."""
         self._slices += 1
         partition = None if polled.partition is None else dict(polled.partition)
@@ -211,7 +203,7 @@ class SourcePoller:
             count, where, why = left_out + bad, dict(polled.offset), "; ".join(reasons)
             log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, why)
         parts = tuple(piece.part() for piece in pieces)
-        return Polled(
+        return messages.Polled(
             self._slices,
             records,
             dict(polled.offset),
@@ -220,7 +212,7 @@ class SourcePoller:
             "; ".join(reasons),
             sum(piece.filtered for piece in pieces),
             boundary,
-            parts if len(parts) > 1 or any(part.boundary != NO_BOUNDARY for part in parts) else (),
+            parts if len(parts) > 1 or any(part.boundary != messages.NO_BOUNDARY for part in parts) else (),
             start,
             polled.commits_offset,
         )
@@ -234,7 +226,7 @@ class SourcePoller:
             log.warning("%s: explain() failed\n%s", self._setup.task, trace_of(failure))
             return None
 
-    def _after_what_was_sent(self) -> Boundary:
+    def _after_what_was_sent(self) -> messages.Boundary:
         boundary, rows = self._context.take_boundaries()
         if rows:
             raise TransactionBoundaryError(f"row {min(rows)} is named, but poll returned no slice")
