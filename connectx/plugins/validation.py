@@ -39,6 +39,7 @@ from connectx.plugins.transform_keys import (
     settings_of,
     type_definition,
 )
+from connectx.plugins.trust_keys import PREFIXES, UNUSED, unused_trust_keys
 from connectx.views import masked
 
 _log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class _Validation:
                 self._report(name, "Null value can not be supplied as the configuration value.")
         self._take(getattr(self.cls, "config", ConfigDef()))
         self._ask_connector()
+        self._check_trust(self.cls, PREFIXES)
         for side in ("key", "value", "header"):
             self._check_converter(side)
         for kind in (TRANSFORMS, PREDICATES):
@@ -237,6 +239,13 @@ class _Validation:
         settings = {"converter.type": side, **with_prefix(self.config, f"{name}.")}
         if cls is not None:
             self._take(cls.config, f"{name}.", settings)
+            self._check_trust(cls, f"{name}.")
+
+    def _check_trust(self, cls: type, prefixes: tuple[str, ...] | str) -> None:
+        """Report what a plugin of connectx does not read. Those of others may read keys that they do not define."""
+        if cls.__module__.startswith("connectx."):
+            for name in unused_trust_keys(self.config, self.keys, prefixes):
+                self._report(name, UNUSED)
 
     def _check_transforms(self, kind: Kind) -> None:
         aliases = dict.fromkeys(alias for alias in self.values[kind.key].value or () if alias)

@@ -50,15 +50,16 @@ def restart_postgres(folder: str) -> None:
 
 
 @contextmanager
-def mariadb_server() -> Iterator[str]:
-    """Yield the URL of a MariaDB server that is gone, with its data, afterwards."""
+def mariadb_server(*network: str) -> Iterator[str]:
+    """Yield the URL of a MariaDB server that is gone, with its data, afterwards; `network`: options for TCP."""
     program = MARIADB.require()
     folder = Path(tempfile.mkdtemp(prefix="connectx-mariadb-"))
     data, socket, user = folder / "data", folder / "socket", getpass.getuser()
     common = ["--no-defaults", f"--datadir={data}", f"--user={user}"]
     only = ["--auth-root-authentication-method=normal", "--skip-test-db"]
     subprocess.run(["mariadb-install-db", *common, *only], check=True, capture_output=True)
-    cheap = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--skip-networking", "--skip-name-resolve"]
+    cheap = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--skip-name-resolve"]
+    cheap += network or ("--skip-networking",)
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen([program, *common, *cheap, f"--socket={socket}"], stdout=log, stderr=log)
     try:

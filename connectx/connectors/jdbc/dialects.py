@@ -47,12 +47,24 @@ def require_driver(url: str, feature: str) -> None:
         require(f"{feature} for MySQL", "mysql", "pymysql")
 
 
+def check_url(url: str) -> None:
+    """Raise ConfigError for parameters of a URL that cannot be used, without connecting.
+
+    Those of PostgreSQL are libpq's, which refuses unknown ones itself.
+    """
+    if dialect_of(url) == "mysql":
+        from connectx.connectors.jdbc.mysql.session import place_of
+
+        place_of(DatabaseSettings(url))
+
+
 def connection_config(feature: str, group: str) -> ConfigDef:
     """Keys of a connection. The URL must be that of a database that has a dialect, and whose driver is installed."""
 
     def check(url: Any) -> str | None:
         try:
             require_driver(url or "", feature)
+            check_url(url or "")
         except ConfigError as error:
             return error.problems[0]
         except MissingExtraError as error:

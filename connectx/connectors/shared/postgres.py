@@ -186,8 +186,14 @@ class PostgresSession:
 
 
 def libpq_uri(url: str, user: str | None, password: str | None) -> str:
-    """A libpq URI out of connection.url (also a JDBC one), connection.user and connection.password."""
+    """A libpq URI out of connection.url (also a JDBC one), connection.user and connection.password.
+
+    `ssl=true` verifies the certificate and the name in a JDBC URL, as PostgreSQL's JDBC driver does; for libpq it means
+    only `sslmode=require`.
+    """
     uri = url.removeprefix("jdbc:")
+    if uri != url and "sslmode=" not in uri:
+        uri = re.sub(r"([?&])ssl(=true)?(?=&|$)", r"\1sslmode=verify-full", uri)
     given = {"user": user, "password": password}
     if "connect_timeout=" not in uri:
         given["connect_timeout"] = "10"

@@ -64,6 +64,8 @@ _CLIENT: Final = frozenset(
 )
 """Options of the HTTP client, which obstore takes separately; it aborts where it finds them among the others."""
 
+_ABOUT_TRUST: Final = re.compile(r"ssl|tls|cert|verif|trust")
+
 _QUERY: Final = re.compile(r"(://[^\s?]*)\?\S*")
 """Of a URL; it can hold a signature."""
 
@@ -124,8 +126,19 @@ def check_directory(url: str, setting: str) -> None:
 
 
 def options(config: Mapping[str, str | None], prefix: str) -> dict[str, str]:
-    """Settings with this prefix, without it: they go to the library as they are."""
-    return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix) and text}
+    """Settings with this prefix, without it: they go to the library as they are.
+
+    Raises:
+        LakeError: a setting of the storage about trust that the library would ignore.
+    """
+    given = {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix) and text}
+    about_trust = [name for name in given if _ABOUT_TRUST.search(name.lower())] if prefix == STORAGE else []
+    if unknown := [name for name in about_trust if name.lower().removeprefix("aws_") not in _CLIENT]:
+        raise LakeError(
+            f"The storage has no setting {prefix}{unknown[0]}.",
+            next_step="Trust is set by storage.root_certificate and storage.allow_invalid_certificates.",
+        )
+    return given
 
 
 def store_of(path: str, given: Mapping[str, str]) -> ObjectStore:

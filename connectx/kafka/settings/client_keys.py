@@ -41,12 +41,14 @@ _ALIASES: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-# Java plugs in classes here, or the setting is about the JVM: not reported.
+# Java plugs in classes here, or the setting is about the JVM or a server, not about who is trusted: not reported.
 _JAVA_ONLY: Final = re.compile(
-    r"(key|value)\.(de)?serializer|metric\.reporters|metrics\..*|auto\.include\.jmx\.reporter|security\.providers"
-    r"|ssl\.(protocol|enabled\.protocols|provider|keymanager\.algorithm|trustmanager\.algorithm"
-    r"|secure\.random\.implementation)"
+    r"(key|value)\.(de)?serializer|metric\.reporters|metrics\..*|auto\.include\.jmx\.reporter"
+    r"|ssl\.(protocol|keymanager\.algorithm|trustmanager\.algorithm|secure\.random\.implementation"
+    r"|client\.auth|principal\.mapping\.rules|allow\.(dn|san)\.changes)"
 )
+_TRUST: Final = ("ssl.", "enable.ssl.", "https.ca.", "security.providers")
+_NEWEST_TLS: Final = {"TLSV1.3"}
 _ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
@@ -76,7 +78,7 @@ def to_librdkafka(
     Keys that librdkafka does not have are left out after a `warn`; numbers outside its limits become the limit.
 
     Raises:
-        ClientSettingError: a value is not allowed, or a key store cannot be read.
+        ClientSettingError: a value is not allowed, a key store cannot be read, or a key about trust has no meaning.
     """
     merged: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -86,6 +88,7 @@ def to_librdkafka(
                 name = _ALIASES.get(key, key)
                 merged[name], given[name] = value, layer.prefix + key
     _translate_stores(merged)
+    _check_versions(merged.pop("ssl.enabled.protocols", ""), given)
     result: dict[str, str] = {}
     for key, value in merged.items():
         if _JAVA_ONLY.fullmatch(key):
@@ -99,6 +102,11 @@ def to_librdkafka(
         if outside := _OUTSIDE.search(problem):
             low, high = int(outside[1]), int(outside[2])
             result[name] = str(low if int(translated) < low else high)
+        elif _UNKNOWN in problem and name.startswith(_TRUST):
+            raise ClientSettingError(
+                f"{shown} is about trust, and librdkafka, which connectx's clients are made of, has no such setting.",
+                next_step="Remove it if the clients need not keep to it.",
+            )
         elif _UNKNOWN in problem:
             warn(f"{shown} has no effect: librdkafka, which connectx's clients are made of, has no such setting.")
         elif problem:
@@ -108,6 +116,15 @@ def to_librdkafka(
         else:
             result[name] = translated
     return result
+
+
+def _check_versions(listed: str, given: Mapping[str, str]) -> None:
+    """librdkafka takes TLS 1.2 and later, and cannot be kept from either."""
+    if {one.strip().upper() for one in listed.split(",")} == _NEWEST_TLS:
+        raise ClientSettingError(
+            f"{given['ssl.enabled.protocols']}={listed.strip()} cannot be kept: clients also take TLS 1.2.",
+            next_step="Allow TLSv1.2, too, or refuse it on the brokers.",
+        )
 
 
 def _translate(key: str, value: str) -> tuple[str, str]:

@@ -13,6 +13,18 @@ from typing import Any
 
 from connectx.errors.kafka import ClientSettingError
 
+_TRANSLATED = (
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.crl.location",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.key.password",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+)
 _KAFKA_PYTHON_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 
 
@@ -20,7 +32,7 @@ def for_kafka_python(config: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of kafka-python that mean the same.
 
     Raises:
-        ClientSettingError: kafka-python has no such login, or a certificate cannot be read.
+        ClientSettingError: kafka-python has no such login or TLS setting, or a certificate cannot be read.
     """
     protocol = str(config.get("security.protocol", "PLAINTEXT"))
     result: dict[str, Any] = {"security_protocol": protocol}
@@ -42,6 +54,11 @@ def for_kafka_python(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
+    if unused := [key for key in config if key.startswith("ssl.") and key not in _TRANSLATED]:
+        raise ClientSettingError(
+            f"{unused[0]} is not supported by the client that joins the worker group.",
+            next_step="Remove it if the clients need not keep to it.",
+        )
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     try:
         if "ssl.ca.pem" in config or "ssl.ca.location" in config:

@@ -14,6 +14,7 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.connectors import SinkConnector, SourceConnector
 from connectx.plugins.hidden_values import HiddenValues
 from connectx.plugins.registry import Plugins
+from connectx.plugins.trust_keys import UNUSED
 from connectx.plugins.validation import validate_connector
 from tests.support.profiles import dotted
 
@@ -330,3 +331,33 @@ def test_what_stood_behind_placeholders_is_not_logged_when_a_connector_fails_to_
     assert "failed to validate its configuration" in caplog.text
     assert "cannot use [hidden]" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+REGISTRY = {"value.converter": "AvroConverter", "value.converter.schema.registry.url": "https://registry.example"}
+
+
+@pytest.mark.parametrize(
+    ("connector", "config"),
+    [
+        ("JdbcSource", {"connection.sslMode": "VERIFY_IDENTITY"}),
+        ("JdbcSink", {"connection.useSSL": "true"}),
+        ("PostgresCdcSource", {"database.sslfactory": "NonValidating"}),
+        ("PostgresCdcSource", {"driver.sslmode": "verify-full"}),
+        ("HttpSink", {"https.host.verifier.enabled": "true"}),
+        ("HttpSink", {"https.ssl.truststore.password": "staple"}),
+        ("HttpSink", {"ssl.truststore.location": "/ca.pem"}),
+        ("Generator", {**REGISTRY, "value.converter.schema.registry.ssl.truststore.password": "staple"}),
+        ("Generator", {**REGISTRY, "value.converter.bearer.auth.token": "t0ken"}),
+    ],
+)
+def test_a_key_about_trust_that_nothing_reads_is_an_error(connector: str, config: dict[str, str]) -> None:
+    given = {"name": "c", "connector.class": connector, "topics": "t", **config}
+    errors = errors_of(validate_connector(Plugins(), given, worker()))
+    assert [name for name, found in errors.items() if UNUSED in found] == [[*config][-1]]
+
+
+def test_other_unknown_keys_and_those_of_others_plugins_are_ignored() -> None:
+    given = {"name": "c", "connector.class": "HttpSink", "topics": "t", "http.proxy.host": "p", "certainly": "1"}
+    errors = errors_of(validate_connector(Plugins(), given, worker()))
+    assert not [name for name, found in errors.items() if UNUSED in found]
+    assert "ssl.keystore.location" not in errors_of(check(Sink, **{"ssl.keystore.location": "/own.p12"}))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.mysql.rows import RowReader
+from connectx.connectors.jdbc.mysql.tls import Mode, Tls
 from connectx.connectors.shared import sql
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import (
@@ -20,6 +22,7 @@ from connectx.errors.databases import (
     TableMismatchError,
     TableMissingError,
 )
+from connectx.errors.plugins import ConfigError
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -58,6 +61,9 @@ _PASSING: Final = (
     4031,
 )
 _LOCK_TIMEOUT: Final = 1205
+_NO_TLS: Final = 2026
+_CUT: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""Connections that end in a TLS handshake, which may succeed later."""
 _PERMISSION: Final = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
 _MISSING: Final = (1146, 1049)
 _MISMATCH: Final = (1054, 1110, 1136, 1166)
@@ -105,7 +111,7 @@ class MySqlSession:
     def __init__(self, settings: DatabaseSettings, variables: dict[str, str], *, texts: bool = False) -> None:
         self._variables = variables
         self._connection: pymysql.Connection[Any] | None = None
-        self.place, self.database, self._arguments = _arguments(settings)
+        self.place, self.database, self._arguments, self._tls = place_of(settings)
         self._arguments |= {"conv": {}} if texts else {}
 
     def execute(self, sql: str) -> None:
@@ -160,10 +166,8 @@ class MySqlSession:
         connection = self._connection
         if connection is None:
             return
-        import pymysql
-
         number = connection.thread_id()
-        with pymysql.connect(**self._arguments) as other, other.cursor() as cursor:
+        with self._connected() as other, other.cursor() as cursor:
             cursor.execute(f"KILL {int(number)}")
 
     def close(self) -> None:
@@ -177,16 +181,22 @@ class MySqlSession:
 
     def _live(self) -> Any:
         if self._connection is None:
-            require("MySQL", "mysql", "pymysql")
-            import pymysql
-
-            self._connection = pymysql.connect(**self._arguments)
+            self._connection = self._connected()
             given = {"time_zone": "'+00:00'", "sql_mode": f"'{_MODES}'", **self._variables}
             names = ", ".join(f"'{name}'" for name in given)
             known = {row[0] for row in _run(self._connection, f"SHOW VARIABLES WHERE Variable_name IN ({names})")}
             chosen = ", ".join(f"SESSION {name} = {value}" for name, value in given.items() if name in known)
             _run(self._connection, f"SET {chosen}")
         return self._connection
+
+    def _connected(self) -> Any:
+        """A new connection, which is encrypted and verified before a login is sent on it."""
+        require("MySQL", "mysql", "pymysql")
+        import pymysql
+
+        context = self._tls.context()
+        tls = {"ssl_disabled": self._tls.mode is Mode.DISABLED} if context is None else {"ssl": context}
+        return pymysql.connect(**self._arguments, **tls)
 
     def _call(self, sql: str, function: Callable[[Any], _Result]) -> _Result:
         require("MySQL", "mysql", "pymysql")
@@ -233,11 +243,27 @@ def _reader(connection: Any, sql: str) -> tuple[RowReader, list[bool]]:
     return RowReader(receive, raise_mysql_exception, len(texts)), texts
 
 
-def _arguments(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any]]:
-    """(place without secrets, database, arguments of PyMySQL)."""
-    parts = urlsplit(re.sub(r"^(jdbc:)?\w+:", "mysql:", settings.uri.strip()))
-    options = dict(parse_qsl(parts.query))
-    host, port, database = parts.hostname or "127.0.0.1", parts.port or 3306, unquote(parts.path.lstrip("/"))
+def place_of(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any], Tls]:
+    """(place without secrets, database, arguments of PyMySQL, TLS).
+
+    Raises:
+        ConfigError: the URL names no single host, or has parameters that cannot be used.
+    """
+    is_mariadb = settings.uri.strip().removeprefix("jdbc:").startswith("mariadb:")
+    url = re.sub(r"^(jdbc:)?\w+:", "mysql:", settings.uri.strip())
+    parts = urlsplit(url)
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    options = dict(parameters)
+    try:
+        host, port = parts.hostname or "127.0.0.1", parts.port or 3306
+    except ValueError:
+        host, port = "", 0
+    if not port or not url.startswith("mysql://") or re.search(r"[,()=]", host):
+        raise ConfigError(
+            ["Invalid value for configuration connection.url: write it as mysql://host:port/database, with one host"]
+        )
+    database = unquote(parts.path.lstrip("/"))
+    socket = options.get("unix_socket") or options.get("localSocket")
     arguments: dict[str, Any] = {
         "user": settings.user or unquote(parts.username or "") or options.get("user"),
         "password": settings.password or unquote(parts.password or "") or options.get("password") or "",
@@ -246,20 +272,23 @@ def _arguments(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any]]:
         "autocommit": True,
         "connect_timeout": _CONNECT_S,
         "program_name": settings.name,
+        **({"unix_socket": socket} if socket else {"host": host, "port": port}),
     }
-    if socket := options.get("unix_socket") or options.get("localSocket"):
-        arguments["unix_socket"] = socket
-    else:
-        arguments |= {"host": host, "port": port}
-    if options.get("ssl_ca") or options.get("serverSslCert"):
-        arguments["ssl_ca"] = options.get("ssl_ca") or options.get("serverSslCert")
-    return f"{socket or f'{host}:{port}'}/{database}", database, arguments
+    tls = Tls.of(parameters, is_mariadb=is_mariadb, is_local=bool(socket))
+    return f"{socket or f'{host}:{port}'}/{database}", database, arguments, tls
 
 
 def mysql_error(error: Exception, place: str, what: str) -> ConnectxError:
     """What an error of PyMySQL or of the server means, which came for `what`."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1] if len(error.args) > 1 else error).rstrip(".")
+    cause = getattr(error, "original_exception", error)
+    if code == _NO_TLS or (isinstance(cause, ssl.SSLError) and not isinstance(cause, _CUT)):
+        return DatabasePermissionError(
+            f"MySQL at {place} cannot be trusted: {getattr(cause, 'verify_message', '') or text}.",
+            next_step="Correct sslMode and the certificates that connection.url names, or the server's, "
+            "and restart the task.",
+        )
     if code in _ROW:
         return RowRefusedError(f"{text}.")
     if code == _LOCK_TIMEOUT:

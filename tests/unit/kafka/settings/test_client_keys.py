@@ -55,6 +55,26 @@ def test_any_setting_that_librdkafka_has_passes_as_it_is() -> None:
     assert translated(dict(given)) == given
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ssl.engine.factory.class": "Mine"},
+        {"ssl.provider": "BCFIPS"},
+        {"security.providers": "Fips"},
+        {"ssl.unheard.of": "true"},
+        {"enable.ssl.anything": "true"},
+        {"ssl.enabled.protocols": "TLSv1.3"},
+    ],
+)
+def test_a_setting_about_trust_is_never_left_out(given: dict[str, str | None]) -> None:
+    with pytest.raises(ClientSettingError, match=next(iter(given))):
+        translated(given)
+
+
+def test_settings_of_servers_and_versions_that_are_all_taken_are_left_out() -> None:
+    assert translated({"ssl.client.auth": "required", "ssl.enabled.protocols": "TLSv1.1,TLSv1.2,TLSv1.3"}) == {}
+
+
 def test_a_setting_without_a_counterpart_is_left_out_and_named_as_the_user_wrote_it() -> None:
     said: list[str] = []
     layer = Layer("producer.override.", {"max.block.ms": "1", "my.interceptor.setting": "2", "on_delivery": "3"})

@@ -54,3 +54,9 @@ def test_a_certificate_file_that_cannot_be_read_is_a_setting_error(tmp_path: Pat
     for key in ("ssl.ca.location", "ssl.certificate.location"):
         with pytest.raises(ClientSettingError):
             for_kafka_python({"security.protocol": "SSL", key: missing})
+
+
+@pytest.mark.parametrize("key", ["ssl.curves.list", "ssl.sigalgs.list", "ssl.ca.certificate.stores", "ssl.providers"])
+def test_a_setting_of_librdkafka_that_this_client_lacks_is_refused(key: str) -> None:
+    with pytest.raises(ClientSettingError, match=key):
+        for_kafka_python({"security.protocol": "SSL", key: "x"})
