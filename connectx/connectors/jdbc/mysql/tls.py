@@ -71,11 +71,15 @@ class Mode(IntEnum):
     VERIFY_IDENTITY = 4
 
 
-_MODES: Final = {
-    **{mode.name.lower(): mode for mode in Mode},
-    **{"disable": Mode.DISABLED, "0": Mode.DISABLED, "false": Mode.DISABLED},
-    **{"trust": Mode.REQUIRED, "verify-ca": Mode.VERIFY_CA},
-    **{"verify-full": Mode.VERIFY_IDENTITY, "1": Mode.VERIFY_IDENTITY, "true": Mode.VERIFY_IDENTITY},
+_MODES: Final = {mode.name.lower(): mode for mode in Mode} | {
+    "disable": Mode.DISABLED,
+    "0": Mode.DISABLED,
+    "false": Mode.DISABLED,
+    "trust": Mode.REQUIRED,
+    "verify-ca": Mode.VERIFY_CA,
+    "verify-full": Mode.VERIFY_IDENTITY,
+    "1": Mode.VERIFY_IDENTITY,
+    "true": Mode.VERIFY_IDENTITY,
 }
 
 
