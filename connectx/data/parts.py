@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.chunks import one_chunk
 from connectx.data.converter import Decoded
+from connectx.data.shapes import united
 from connectx.errors.plugins import ConversionError
 
 
 def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
-    """Parts (row numbers, results of those rows) in the order of rows, in one type.
-
-    Raises:
-        ConversionError: no one type holds the values of all parts.
-    """
+    """Parts (row numbers, results of those rows) in the order of rows; values of several types keep theirs."""
     if len(parts) == 1:
         return parts[0][1]
-    good = [where(part.error.is_null(), part.value) for _, part in parts]
-    values = [pa.nulls(len(value)) if value.null_count == len(value) else value for value in good]
-    tables = [
-        pa.table({"row": rows, "value": value, "error": part.error})
-        for (rows, part), value in zip(parts, values, strict=True)
-    ]
-    kinds = {str(value.type) for value in values if not pa.types.is_null(value.type)}
-    try:
-        table = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as cause:
-        raise ConversionError(
-            f"One batch holds values of types that do not fit together: {' and '.join(sorted(kinds))}.",
-            next_step="Lower consumer.override.max.poll.records, or give the sink one type of values.",
-        ) from cause
-    table = table.sort_by("row").combine_chunks()
-    value, error = (one_chunk(table[name]) for name in ("value", "error"))
-    return Decoded(value, error)
+    numbered = [(rows.to_numpy().astype(np.int64), part) for rows, part in parts]
+    values = united((rows, where(part.error.is_null(), part.value)) for rows, part in numbered)
+    return Decoded(values, united((rows, part.error.cast(pa.string())) for rows, part in numbered))
 
 
 def read_by_halves(bodies: pa.Array, read: Callable[[pa.Array], pa.Array], kind: pa.DataType) -> Decoded:
@@ -59,4 +42,6 @@ def read_by_halves(bodies: pa.Array, read: Callable[[pa.Array], pa.Array], kind:
 
 def where(good: pa.Array, values: pa.Array) -> pa.Array:
     """Values of good rows, null for others."""
-    return values if pc.all(good).as_py() is not False else pc.if_else(good, values, pa.scalar(None, values.type))
+    if pc.all(good).as_py() is not False:
+        return values
+    return values.take(pc.if_else(good, pa.array(np.arange(len(values))), pa.scalar(None, pa.int64())))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from connectx.data.arrays import enclosed, entry_lists, is_list, is_text, joined_lists, where_valid
 from connectx.data.java_numbers import java_text
+from connectx.data.shapes import is_united, mapped
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -36,6 +37,8 @@ def to_text(values: pa.Array, converter: Converter) -> pa.Array:
     def inner(part: pa.Array) -> pa.Array:
         return pc.fill_null(to_text(part, converter), "null")
 
+    if is_united(kind):
+        return mapped(lambda part: to_text(part, converter), values)
     if types.is_dictionary(kind):
         return to_text(values.cast(kind.value_type), converter)
     if types.is_struct(kind):

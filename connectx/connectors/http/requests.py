@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.http.config import VARIABLE, HttpSettings
+from connectx.data.chunks import one_chunk
 from connectx.data.json.writer import json_text
+from connectx.data.shapes import is_united, mapped
 from connectx.model.ids import TopicPartition
 from connectx.values import Value
 
@@ -112,6 +114,9 @@ class _Group:
 def texts_of(values: pa.ChunkedArray, *, as_json: bool) -> list[str | None]:
     """Values as text: text and bytes as they are, everything else as JSON; with `as_json` text as JSON, too."""
     kind, types = values.type, pa.types
+    if is_united(kind) and not as_json:
+        texts = mapped(lambda part: pa.array(texts_of(pa.chunked_array([part]), as_json=False), pa.string()), values)
+        return list(texts.to_pylist())
     if types.is_null(kind):
         return [None] * len(values)
     if not as_json and (types.is_binary(kind) or types.is_large_binary(kind)):
@@ -140,6 +145,8 @@ def _filled(url: str, variables: Mapping[str, str]) -> str:
 
 def _field(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """A field of values; nulls where they have no such field."""
+    if is_united(values.type):
+        return pa.chunked_array([mapped(lambda part: one_chunk(_field(pa.chunked_array([part]), name)), values)])
     if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
         return pa.chunked_array([pa.nulls(len(values), pa.string())])
     return pc.struct_field(values, name)

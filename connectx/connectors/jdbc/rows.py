@@ -5,15 +5,18 @@ It never commits rows or compares offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.connectors.jdbc.ordering import after_deletion, in_layers, runs, shapes_of, tombstones
 from connectx.connectors.jdbc.target import Target, TargetTable, split_name
+from connectx.connectors.shared.uniting import united_columns
 from connectx.data.connect_schema import DEFAULT
+from connectx.data.shapes import divided, is_united
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import DatabaseUnavailableError, RowRefusedError, TableMismatchError, TableMissingError
 from connectx.errors.plugins import RecordRejectedError
@@ -111,11 +114,13 @@ class TableRows:
             TableMissingError, TableMismatchError, DatabasePermissionError
         """
         for topic, mine in _by_topic(rows):
-            alive = mine.filter(pc.is_valid(mine["value"])) if mine["value"].null_count else mine
+            dead = tombstones(mine)
+            alive = mine.filter(pc.invert(dead)) if pc.any(dead).as_py() else mine
             table = self._table(topic)
             if not alive.num_rows:
                 continue
-            columns, key = self._columns(alive, table)
+            parts = [self._columns(part, table) for _, part in divided(alive)]
+            columns, key = united_columns([part for part, _ in parts]), parts[0][1]
             for name in columns.column_names:
                 self._target.quoted(name)  # refuses one that needs quotes where there are none
             if table is None:
@@ -125,14 +130,15 @@ class TableRows:
             for field in [columns.schema.field(name) for name in table.missing(columns)]:
                 if self._settings.auto_evolve:
                     table = self._change(topic, self._target.add_column(table, field), field.name)
-            table.check(columns)
+            for part, _ in parts:
+                table.check(part)
             if self._settings.insert_mode == "upsert" and table.quoted not in self._checked:
                 self._target.check_key(table, key)
                 self._checked.add(table.quoted)
 
     def needs_care(self, rows: pa.Table) -> bool:
         """Whether there are rows that are refused before the database sees them."""
-        return bool(rows["value"].null_count) and not self._settings.delete
+        return not self._settings.delete and bool(pc.any(tombstones(rows)).as_py())
 
     def write(self, rows: pa.Table, *, carefully: bool) -> None:
         """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
@@ -147,14 +153,14 @@ class TableRows:
         if carefully and rows.num_rows:
             self._target.check_immediately()
         for topic, mine in _by_topic(rows):
-            for is_delete, part in self._parts(mine):
+            for is_delete, part in self._parts(mine, carefully=carefully):
                 if carefully:
                     self._halve(topic, part, is_delete=is_delete)
                 else:
                     self._load(topic, part, is_delete=is_delete, in_part=False)
 
     def _without_tombstones(self, rows: pa.Table) -> pa.Table:
-        missing = pc.is_null(rows["value"])
+        missing = tombstones(rows)
         for row in rows.filter(missing).select(["topic", "partition", "offset"]).to_pylist():
             cause = "the record has no value (a tombstone), and without delete.enabled=true this sink deletes nothing"
             self._refuse(row, cause, self._target.label)
@@ -282,24 +288,46 @@ class TableRows:
             )
         return {names[0]: key}
 
-    def _parts(self, rows: pa.Table) -> Iterator[tuple[bool, pa.Table]]:
-        """(whether to delete, rows): in an order whose outcome is that of the records one after the other."""
-        if not rows.num_rows:
-            return
-        if not rows["value"].null_count:
+    def _parts(self, rows: pa.Table, *, carefully: bool) -> Iterator[tuple[bool, pa.Table]]:
+        """(whether to delete, rows of one shape): the outcome is that of the records one after the other."""
+        dead, mode = tombstones(rows), self._settings.insert_mode
+        is_mixed = any(is_united(rows[side].type) for side in ("key", "value"))
+        if not is_mixed and not pc.any(dead).as_py():
             yield False, rows
             return
-        dead = pc.is_null(rows["value"])
-        if self._settings.insert_mode == "insert":
-            yield from _runs(rows, dead)
+        if mode == "insert":
+            # Rows with different columns have an order only where the database refuses one because of another.
+            in_order = shapes_of(rows) if is_mixed and carefully else [0] * rows.num_rows
+            for run in runs(list(zip(dead.to_pylist(), in_order, strict=True))):
+                part = rows.slice(*run)
+                yield from ((dead[run[0]].as_py(), each) for _, each in divided(part))
             return
-        if self._settings.insert_mode == "update":  # an update never brings back a row that was deleted
-            yield False, rows.filter(pc.invert(dead))
-            yield True, rows.filter(dead)
+        deleted = ((True, part) for _, part in divided(rows.filter(dead)) if part.num_rows)
+        if mode == "update":  # an update never brings back a row that was deleted
+            alive = rows.filter(pc.invert(dead))
+            yield from ((False, part) for part in (in_layers(alive, self._keys(alive)) if is_mixed else [alive]))
+            yield from deleted
             return
-        yield True, rows.filter(dead)  # also of keys that come again: a later record may leave columns out
-        latest = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
-        yield False, latest.filter(pc.is_valid(latest["value"]))
+        yield from deleted  # also of keys that come again: a later record may leave columns out
+        if is_mixed:
+            alive = rows.take(pa.array(after_deletion(self._keys(rows), dead), pa.int64()))
+            yield from ((False, part) for part in in_layers(alive, self._keys(alive)))
+        else:
+            latest = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
+            yield False, latest.filter(pc.is_valid(latest["value"]))
+
+    def _keys(self, rows: pa.Table) -> list[Hashable]:
+        """What identifies each row."""
+        found: list[Hashable] = [None] * rows.num_rows
+        for numbers, part in divided(rows):
+            keys = pa.table(self._key_columns(part))
+            if self._settings.pk_mode == "record_value":
+                columns, names = self._columns(part, None)
+                keys = columns.select([name for name in names if name in columns.column_names])
+            texts = zip(*(map(repr, column.to_pylist()) for column in keys.columns), strict=True)
+            for number, key in zip(numbers.tolist(), texts, strict=True):
+                found[number] = key
+        return found
 
     def _load(self, topic: str, rows: pa.Table, *, is_delete: bool, in_part: bool) -> None:
         if not rows.num_rows:
@@ -334,15 +362,6 @@ def _by_topic(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     topics = rows["topic"].unique().to_pylist()
     for topic in topics:
         yield topic, rows if len(topics) == 1 else rows.filter(pc.equal(rows["topic"], topic))
-
-
-def _runs(rows: pa.Table, dead: pa.ChunkedArray) -> Iterator[tuple[bool, pa.Table]]:
-    """Neighbouring rows that are all tombstones, or all are not."""
-    flags, start = dead.to_pylist(), 0
-    for at in range(1, len(flags) + 1):
-        if at == len(flags) or flags[at] != flags[start]:
-            yield flags[start], rows.slice(start, at - start)
-            start = at
 
 
 def _last_of_each(keys: pa.Table) -> pa.ChunkedArray:

@@ -13,12 +13,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.shared.columns import VALUE, columns_of, fitted, nullable
+from connectx.connectors.shared.columns import fitted, nullable
+from connectx.connectors.shared.uniting import VALUE, by_shape, columns_of
 from connectx.errors.databases import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"
 """Column of changes that marks rows to delete; no column of a table."""
 
+_PROBLEM: Final = "_connectx_problem"
 _WRITES: Final = ("c", "u", "r")
 _TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled is false"
 _DELETE: Final = "the record deletes a row, and delete.enabled is false"
@@ -94,6 +96,12 @@ def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Change
     Raises:
         TableMismatchError: key or value have no such fields.
     """
+    made = by_shape(records.select(["key", "value"]), lambda part: _changes_of(part, upserts, table))
+    return Changes(made.drop_columns(_PROBLEM), made[_PROBLEM])
+
+
+def _changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> pa.Table:
+    """Changes with their problems, of keys and values of one shape."""
     values = records["value"]
     missing = pc.is_null(values)
     if upserts.debezium:
@@ -119,7 +127,7 @@ def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Change
         causes = [(missing, ""), *causes]  # Debezium's tombstone comes after the record that deletes
     causes += [(pc.is_null(column), _NO_KEY) for column in keys.values()]
     problems = pc.case_when(pc.make_struct(*(found for found, _ in causes)), *(pa.scalar(cause) for _, cause in causes))
-    return Changes(columns.append_column(DELETED, deleted), _chunked(problems))
+    return columns.append_column(DELETED, deleted).append_column(_PROBLEM, _chunked(problems))
 
 
 def last_changes(changes: Sequence[pa.Table], schema: pa.Schema, key: Sequence[str]) -> pa.Table:

@@ -31,8 +31,9 @@ from connectx.connectors.lake.staged_changes import (
     staged_changes,
 )
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
-from connectx.connectors.shared.columns import columns_of, evolved, fitted, fitted_by_halves, required_nulls
+from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves, required_nulls
 from connectx.connectors.shared.errors import LakeUnavailableError
+from connectx.connectors.shared.uniting import columns_of
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
@@ -541,8 +542,8 @@ class LakeTask(SinkTask):
             for row, cause in changes.refused():
                 self._refuse(topic, places.slice(row, 1).to_pylist()[0], table, cause)
             return changes.columns.filter(changes.good), places.filter(changes.good)
-        if rows["value"].null_count:
-            missing = pc.is_null(rows["value"])
+        missing = pc.is_null(rows["value"])
+        if pc.any(missing).as_py():
             for row in places.filter(missing).to_pylist():
                 self._refuse(topic, row, table, "the record has no value (a tombstone), and this sink deletes nothing")
             rows, places = rows.filter(pc.invert(missing)), places.filter(pc.invert(missing))

@@ -15,9 +15,6 @@ import pyarrow.compute as pc
 
 from connectx.errors.databases import TableMismatchError
 
-VALUE: Final = "value"
-"""Column of a value without fields."""
-
 _STORED: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
@@ -32,19 +29,9 @@ _STORED: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.binary_view(): pa.binary(),
     pa.date64(): pa.date32(),
 }
+_INT64_DIGITS: Final = 19
+_MOST_DIGITS: Final = 38
 _RANKS: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
-
-
-def columns_of(values: pa.ChunkedArray) -> pa.Table:
-    """Fields of struct values as columns; other values as one column.
-
-    Columns without any value are left out: they have no type.
-    """
-    table = pa.table({VALUE: values})
-    if pa.types.is_struct(values.type):
-        arrays = values.chunks or [pa.array([], values.type)]
-        table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(array) for array in arrays])
-    return table.select([field.name for field in table.schema if not pa.types.is_null(field.type)])
 
 
 def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
@@ -55,6 +42,8 @@ def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
     """
     if kind in _STORED:
         return _STORED[kind]
+    if pa.types.is_decimal256(kind):
+        return pa.decimal128(_MOST_DIGITS, kind.scale)
     if pa.types.is_dictionary(kind):
         return stored_type(kind.value_type, name)
     if pa.types.is_timestamp(kind):
@@ -176,7 +165,7 @@ def required_nulls(rows: pa.Table) -> dict[int, str]:
 
 def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.DataType:
     """The type that holds values of both: the column's own, or a wider one."""
-    kind = _common(known, stored_type(field.type, field.name))
+    kind = common_type(known, stored_type(field.type, field.name))
     if kind is None or not (kind == known or evolve):
         allowed = "auto.evolve adds columns and widens integers, floats and decimals, and changes nothing else"
         raise TableMismatchError(
@@ -196,15 +185,21 @@ def _is_unknown(kind: pa.DataType) -> bool:
     return bool(pa.types.is_null(kind))
 
 
-def _common(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """None where no type holds both."""
+def common_type(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    """The type that a column of a known type gets to take values of a new one; None where no type holds both."""
     if known == new or pa.types.is_null(new):
         return known
+    if pa.types.is_null(known):
+        return new
     for narrow, wide in _RANKS:
         if {known, new} <= {narrow, wide}:
             return wide
     if pa.types.is_integer(new) and pa.types.is_floating(known):
         return known  # JSON without schemas has 1 for 1.0
+    if pa.types.is_decimal(new) and new.scale == 0 and pa.types.is_floating(known):
+        return known
+    if pa.types.is_integer(new) and pa.types.is_decimal(known) and known.precision - known.scale >= _INT64_DIGITS:
+        return known  # JSON without schemas has integers of any size
     if pa.types.is_integer(new) and pa.types.is_integer(known):
         return known  # a table of another writer, with narrower types than are made here
     if pa.types.is_decimal(known) and pa.types.is_decimal(new) and known.scale == new.scale:
@@ -214,10 +209,10 @@ def _common(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     if pa.types.is_struct(known) and pa.types.is_struct(new):
         return _common_struct(known, new)
     if pa.types.is_list(known) and pa.types.is_list(new):
-        inner = _common(known.value_type, new.value_type)
+        inner = common_type(known.value_type, new.value_type)
         return None if inner is None else pa.list_(known.value_field.with_type(inner))
     if pa.types.is_map(known) and pa.types.is_map(new) and known.key_type == new.key_type:
-        inner = _common(known.item_type, new.item_type)
+        inner = common_type(known.item_type, new.item_type)
         return None if inner is None else pa.map_(known.key_field, known.item_field.with_type(inner))
     return None
 
@@ -225,7 +220,7 @@ def _common(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
 def _common_struct(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     fields = {field.name: field for field in known}
     for field in new:
-        inner = _common(fields[field.name].type, field.type) if field.name in fields else field.type
+        inner = common_type(fields[field.name].type, field.type) if field.name in fields else field.type
         if inner is None:
             return None
         fields[field.name] = fields[field.name].with_type(inner) if field.name in fields else field

@@ -11,7 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.shared.columns import columns_of, evolved, fitted, fitted_by_halves
+from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves
+from connectx.connectors.shared.uniting import columns_of
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.configdef import ConfigDef
@@ -128,8 +129,8 @@ class GatheringTask(SinkTask):
         if not rows.num_rows:
             return pa.table({}), rows.select(["offset"])
         rows = rows.filter(pc.equal(rows["partition"], partition.partition))
-        if rows["value"].null_count:
-            missing = pc.is_null(rows["value"])
+        missing = pc.is_null(rows["value"])
+        if pc.any(missing).as_py():
             for offset in rows["offset"].filter(missing).to_pylist():
                 self._refuse(partition, offset, _NO_VALUE)
             rows = rows.filter(pc.invert(missing))

@@ -22,8 +22,8 @@ from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
 from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
+from connectx.data.json.documents import read_documents
 from connectx.data.json.envelopes import in_objects, split_envelopes, split_one
-from connectx.data.json.inference import read_documents
 from connectx.data.json.reader import JsonReader, read_text
 from connectx.data.json.strict import RefusedDocumentError
 from connectx.data.json.writer import as_jackson, json_text

@@ -16,6 +16,8 @@ NO_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
+_LEAST_SHARE: Final = 64
+"""A schema is rare if fewer than one in so many records have it."""
 _SCHEMA: Final = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _PAYLOAD: Final = re.compile(r'\s*,\s*"payload"\s*:')
 _SCALAR: Final = r'^[ \t\r\n]*(-?[0-9][0-9.eE+-]*|"(?:[^"\\]|\\.)*"|true|false)[ \t\r\n]*$'
@@ -31,15 +33,16 @@ def split_envelopes(records: pa.Array) -> Iterator[tuple[str, pa.Array, pa.Array
     """(text of a schema, row numbers, payloads) of each schema. Rows that belong to none are in no part.
 
     A record belongs to a schema when it begins as the first record of that schema does, and ends with a brace: whether
-    there is one payload in between shows when it is read. All others are taken apart one by one.
+    there is one payload in between shows when it is read. Records of rare schemas are taken apart one by one.
     """
     left = pc.indices_nonzero(records.is_valid())
-    known = _head(records[left[0].as_py()].as_py()) if len(left) else None
-    if known is not None:
+    shares = True
+    while shares and len(left) and (known := _head(records[left[0].as_py()].as_py())):
         text, head = known
         documents = records.take(left)
         alike = pc.and_(pc.starts_with(documents, head), pc.ends_with(documents, b"}"))
         yield text, left.filter(alike), pc.binary_slice(documents.filter(alike), len(head), -1)
+        shares = alike.true_count * _LEAST_SHARE >= len(left)
         left = left.filter(pc.invert(alike))
     parts: dict[str, tuple[list[int], list[bytes]]] = {}
     for row in left.to_pylist():

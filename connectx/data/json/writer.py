@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from connectx.data.arrays import enclosed, entry_lists, is_binary, is_list, is_text, joined_lists, where_valid
 from connectx.data.base64_columns import encode_base64, unscaled_bytes
 from connectx.data.java_numbers import java_text
+from connectx.data.shapes import is_united, mapped
 from connectx.errors.plugins import ConversionError
 
 _PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -57,6 +58,8 @@ def json_text(values: pa.Array, *, base64_decimals: bool) -> pa.Array:
     def inner(part: pa.Array) -> pa.Array:
         return pc.fill_null(json_text(part, base64_decimals=base64_decimals), "null")
 
+    if is_united(kind):
+        return mapped(lambda part: json_text(part, base64_decimals=base64_decimals), values)
     if types.is_dictionary(kind):
         return json_text(values.cast(kind.value_type), base64_decimals=base64_decimals)
     if types.is_struct(kind):

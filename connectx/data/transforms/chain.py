@@ -1,9 +1,9 @@
 """The transformations of one connector, in order, over tables of records.
 
-Mirrors Kafka Connect's TransformationChain and PredicatedTransformation. A table may part where a predicate holds for
-some records only, or where records end up with different fields; parts are put together again where their columns are
-alike. Rows are numbered, so that the order and result of each stays known. It decides nothing about errors: it
-finds the rows at fault and leaves them out.
+Mirrors Kafka Connect's TransformationChain and PredicatedTransformation. A table parts by the shapes of its records and
+where a predicate holds for some of them only. Parts are put together again where their columns are alike. Rows are
+numbered, so that the order and result of each stays known. It decides nothing about errors: it finds the rows at fault
+and leaves them out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.converter import Converter
+from connectx.data.shapes import divided, united
 from connectx.data.transforms.api import Predicate, Transform
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import TransformError
@@ -95,7 +96,7 @@ class Chain:
     def apply(self, table: pa.Table) -> Transformed:
         """Take all rows through the chain."""
         rows = pa.array(range(table.num_rows), pa.int64())
-        parts = [table.append_column(ROW, rows)] if table.num_rows else []
+        parts = [part for _, part in divided(table.append_column(ROW, rows)) if part.num_rows]
         failures: list[Failure] = []
         filtered = 0
         for step in self.steps:
@@ -108,36 +109,18 @@ class Chain:
 
 
 def in_order(parts: Sequence[pa.Table]) -> pa.Table:
-    """Parts with columns that fit together as one table in the order of rows, without their numbers.
-
-    A part without any key or value takes the type of the others: a transformation may have left its own alone.
-
-    Raises:
-        TransformError: no one type holds the values of all parts.
-    """
-    try:
-        table = parts[0]
-        if len(parts) > 1:
-            table = pa.concat_tables(_typed(parts), promote_options="permissive").sort_by(ROW)
-    except pa.ArrowException as error:
-        raise TransformError(
-            f"The records of one batch have fields of different types after the transformations: {error}.",
-            next_step="Give all records of a topic the same fields, or lower consumer.override.max.poll.records to 1.",
-        ) from error
-    return table.drop_columns(ROW)
-
-
-def _typed(parts: Sequence[pa.Table]) -> list[pa.Table]:
-    typed = list(parts)
-    for name in {"key", "value"} & set(parts[0].column_names):
-        empty = [part[name].null_count == part.num_rows for part in parts]
-        if all(empty):
-            continue
-        for number, is_empty in enumerate(empty):
-            if is_empty:
-                at = typed[number].column_names.index(name)
-                typed[number] = typed[number].set_column(at, name, pa.nulls(typed[number].num_rows))
-    return typed
+    """Parts as one table in the order of rows, without their numbers; values of several types keep theirs."""
+    if len(parts) == 1:
+        return parts[0].drop_columns(ROW)
+    rows = [one_chunk(part[ROW]).to_numpy() for part in parts]
+    places = np.argsort(np.argsort(np.concatenate(rows)))
+    placed = np.split(places, np.cumsum([len(each) for each in rows])[:-1])
+    columns, fields = [], []
+    for name in parts[0].column_names:
+        if name != ROW:
+            columns.append(united((at, one_chunk(part[name])) for at, part in zip(placed, parts, strict=True)))
+            fields.append(parts[0].schema.field(name).with_type(columns[-1].type).with_nullable(True))
+    return pa.table(columns, pa.schema(fields))
 
 
 def _step(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table]:
