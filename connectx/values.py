@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import dataclass_transform
+from typing import ClassVar, dataclass_transform
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -18,3 +18,13 @@ class Value:
     def __repr__(self) -> str:
         shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)  # type: ignore[arg-type]
         return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+class Worded(Value):
+    """A value that is a part of a sentence, without a capital letter or a full stop."""
+
+    text: ClassVar[str]
+    """That part, with fields in braces."""
+
+    def __str__(self) -> str:
+        return self.text.format(**{one.name: getattr(self, one.name) for one in fields(self)})

@@ -14,7 +14,7 @@ from typing import Final
 
 from connectx.core import messages
 from connectx.core.context import Context
-from connectx.core.pending import OperationReadBack, OperationWritten
+from connectx.core.pending import Single
 from connectx.core.signals import LeaderOrigin, Origin, WriteKind, WriteOutcome
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import config_records
@@ -232,7 +232,7 @@ class ConfigWriter:
             if write.read_due:
                 write.read_due = False
                 write.reading = True
-                write.request_id = self.context.new_request_id(OperationReadBack())
+                write.request_id = self.context.new_request_id(Single.OPERATION_READ_BACK)
                 self.context.emit(messages.ReadConfigToEnd(write.request_id, ANSWER_MS))
             elif write.next_batch == len(write.batches):
                 self._end(write, 201 if write.is_new else _DONE.get(write.kind, 204))
@@ -247,7 +247,7 @@ class ConfigWriter:
 
     def _write(self, write: ConfigWrite) -> None:
         write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)
-        write.request_id = self.context.new_request_id(OperationWritten())
+        write.request_id = self.context.new_request_id(Single.OPERATION_WRITTEN)
         batch = write.batches[write.next_batch]
         records = batch.records
         if write.kind in _CREATING and self.context.config.has_leftover_tasks(write.connector):

@@ -5,95 +5,87 @@ A late answer or report is normal: the driver cannot know that the core has chan
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from typing_extensions import override
+
 from connectx.core.timer_keys import TimerKey
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.values import Value
+from connectx.values import Worded
 
 
-class WorkerIsOver(Value):
-    def __str__(self) -> str:
-        return "the worker has stopped"
+class WorkerIsOver(Worded):
+    text: ClassVar = "the worker has stopped"
 
 
-class TimerReplaced(Value):
+class TimerReplaced(Worded):
+    text: ClassVar = "timer {key} was cancelled or set again"
     key: TimerKey
 
-    def __str__(self) -> str:
-        return f"timer {self.key} was cancelled or set again"
 
-
-class NotPending(Value):
+class NotPending(Worded):
+    text: ClassVar = "request {request_id} is not pending"
     request_id: int
 
-    def __str__(self) -> str:
-        return f"request {self.request_id} is not pending"
 
-
-class InstanceGone(Value):
+class InstanceGone(Worded):
     """A report of an instance that the core has forgotten; `present` is the number of the one that followed it."""
 
     name: str
     instance: int
     present: int | None
 
+    @override
     def __str__(self) -> str:
         follows = "" if self.present is None else f", instance {self.present} follows it"
         return f"instance {self.instance} of {self.name} is gone{follows}"
 
 
-class PhaseOver(Value):
+class PhaseOver(Worded):
+    text: ClassVar = "instance {instance} of {name} is {phase}"
     name: str
     instance: int
     phase: str
 
-    def __str__(self) -> str:
-        return f"instance {self.instance} of {self.name} is {self.phase}"
 
-
-class TaskIsOver(Value):
+class TaskIsOver(Worded):
+    text: ClassVar = "instance {instance} of {task} has ended"
     task: TaskId
     instance: int
 
-    def __str__(self) -> str:
-        return f"instance {self.instance} of {self.task} has ended"
 
-
-class OtherEpoch(Value):
+class OtherEpoch(Worded):
+    text: ClassVar = "epoch {epoch} is over, the present one is {present}"
     epoch: int
     present: int
 
-    def __str__(self) -> str:
-        return f"epoch {self.epoch} is over, the present one is {self.present}"
 
-
-class NotOwned(Value):
+class NotOwned(Worded):
     partitions: tuple[TopicPartition, ...]
 
+    @override
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.partitions)) or 'no partition'}: not owned"
 
 
-class NotAwaited(Value):
+class NotAwaited(Worded):
     """An answer that no effect waits for: the effect has another number, or is answered already."""
 
+    text: ClassVar = "{answer} {number} is not awaited"
     answer: str
     number: int
 
-    def __str__(self) -> str:
-        return f"{self.answer} {self.number} is not awaited"
 
-
-class NoChange(Value):
+class NoChange(Worded):
+    text: ClassVar = "{request} changes nothing while the phase is {phase}"
     request: str
     phase: str
 
-    def __str__(self) -> str:
-        return f"{self.request} changes nothing while the phase is {self.phase}"
 
-
-class NotFetched(Value):
+class NotFetched(Worded):
     partitions: tuple[str, ...]
 
+    @override
     def __str__(self) -> str:
         return f"{', '.join(self.partitions)} are not fetched, or from another position"
 

@@ -23,6 +23,32 @@ from connectx.model.status_records import StatusRecord
 from connectx.values import Value
 
 
+class OfTask(Value):
+    """Base of what is about an instance of a task."""
+
+    task: TaskId
+    instance: int
+
+
+class OfConnector(Value):
+    """Base of what is about an instance of a connector."""
+
+    connector: str
+    instance: int
+
+
+class OfRequest(Value):
+    """Base of effects that are answered, and of requests and their replies."""
+
+    request_id: int
+
+
+class EffectAnswer(OfRequest):
+    """Base of answers; `error` is why the effect was not carried out."""
+
+    error: str | None = None
+
+
 class SetTimer(Value):
     """Deliver TimerFired(key, token) at `at_ms` of the core's clock; replaces a timer with the same key."""
 
@@ -38,21 +64,17 @@ class TimerFired(Value):
     token: int
 
 
-class ReadConfigToEnd(Value):
+class ReadConfigToEnd(OfRequest):
     """Flush, take the end offset now, deliver every record up to it, then ConfigReadToEnd.
 
     `timeout_ms` None waits without limit.
     """
 
-    request_id: int
     timeout_ms: int | None
 
 
-class ConfigReadToEnd(Value):
+class ConfigReadToEnd(EffectAnswer):
     """Answer to ReadConfigToEnd, after the records themselves; `error` is why the end was not reached."""
-
-    request_id: int
-    error: str | None = None
 
 
 class ConfigRecordRead(Value):
@@ -62,44 +84,36 @@ class ConfigRecordRead(Value):
     record: ConfigRecord
 
 
-class ClaimConfigWrites(Value):
+class ClaimConfigWrites(OfRequest):
     """Create the leader's transactional producer and initialise it, which fences the former leader (KIP-618)."""
 
-    request_id: int
 
-
-class AbandonConfigWrites(Value):
+class AbandonConfigWrites(OfRequest):
     """End a claim or a write of the leader's producer without waiting for Kafka, and drop the producer.
 
     What was sent may still take effect. The request is answered with an error unless it was answered before; either
     way the core no longer waits for the answer.
     """
 
-    request_id: int
+
+class ConfigWritesClaimed(EffectAnswer):
+    """Answer to ClaimConfigWrites."""
 
 
-class ConfigWritesClaimed(Value):
-    request_id: int
-    error: str | None = None
-
-
-class WriteConfigRecords(Value):
+class WriteConfigRecords(OfRequest):
     """Append records to the config topic.
 
     `privileged` records are the leader's: one transaction of the claimed producer when exactly-once is preparing or
     enabled. Others go through the ordinary producer. Answered by ConfigRecordsWritten.
     """
 
-    request_id: int
     records: tuple[ConfigRecord, ...]
     privileged: bool
 
 
-class ConfigRecordsWritten(Value):
+class ConfigRecordsWritten(EffectAnswer):
     """Answer to WriteConfigRecords; `fenced` when another leader has taken over."""
 
-    request_id: int
-    error: str | None = None
     fenced: bool = False
 
 
@@ -122,101 +136,76 @@ class InternalTopicsFailed(Value):
     error: str
 
 
-class StartConnector(Value):
+class StartConnector(OfConnector):
     """Instantiate, initialise and start a connector; answered by ConnectorStarted or ConnectorFailed."""
 
-    connector: str
-    instance: int
     config: Mapping[str, str | None]
     target_state: TargetState
 
 
-class StopConnector(Value):
+class StopConnector(OfConnector):
     """Stop the instance; answered by ConnectorStopped, or left alone after a fixed limit."""
 
-    connector: str
-    instance: int
 
-
-class SetConnectorTargetState(Value):
+class SetConnectorTargetState(OfConnector):
     """Pause, resume or stop a live connector; answered by ConnectorStateReached."""
 
-    connector: str
-    instance: int
     target_state: TargetState
 
 
-class GenerateTaskConfigs(Value):
+class GenerateTaskConfigs(OfConnector):
     """Ask the instance for its task configs; answered by TaskConfigsGenerated."""
 
-    connector: str
-    instance: int
     config: Mapping[str, str | None]
 
 
-class ConnectorStarted(Value):
+class ConnectorStarted(OfConnector):
     """The connector runs (or is paused or stopped, as `state` asked)."""
 
-    connector: str
-    instance: int
     state: TargetState
     version: str | None = None
 
 
-class ConnectorStateReached(Value):
-    connector: str
-    instance: int
+class ConnectorStateReached(OfConnector):
     state: TargetState
 
 
-class ConnectorFailed(Value):
+class ConnectorFailed(OfConnector):
     """The instance failed, while starting or later by its own report."""
 
-    connector: str
-    instance: int
     trace: str
 
 
-class ConnectorStopped(Value):
-    connector: str
-    instance: int
+class ConnectorStopped(OfConnector):
+    """The instance ended."""
 
 
-class TaskReconfigurationRequested(Value):
+class TaskReconfigurationRequested(OfConnector):
     """The instance reports changed task configs (ConnectorContext.requestTaskReconfiguration)."""
 
-    connector: str
-    instance: int
 
-
-class TaskConfigsGenerated(Value):
+class TaskConfigsGenerated(OfConnector):
     """Answer to GenerateTaskConfigs: complete task properties as they go to the config topic, or an error."""
 
-    connector: str
-    instance: int
     task_configs: tuple[Mapping[str, str | None], ...] = ()
     error: str | None = None
 
 
-class SendTaskConfigs(Value):
+class SendTaskConfigs(OfRequest):
     """POST task configs to the leader, signed; answered by TaskConfigsSent."""
 
-    request_id: int
     leader_url: str
     connector: str
     task_configs: tuple[Mapping[str, str | None], ...]
 
 
-class TaskConfigsSent(Value):
-    request_id: int
-    error: str | None = None
+class TaskConfigsSent(EffectAnswer):
+    """Answer to SendTaskConfigs."""
 
 
-class PrepareTask(Value):
+class PrepareTask(OfTask):
     """Create the task's runtime (own thread, plugins, no clients yet): answered by TaskPrepared or TaskFailed."""
 
-    task: TaskId
-    instance: int
     connector_config: Mapping[str, str | None]
     task_config: Mapping[str, str | None]
     target_state: TargetState
@@ -224,79 +213,54 @@ class PrepareTask(Value):
     exactly_once: bool
 
 
-class TaskPrepared(Value):
+class TaskPrepared(OfTask):
     """The task's class could be instantiated and its configuration is sound."""
 
-    task: TaskId
-    instance: int
     version: str | None = None
 
 
-class InitTaskProducer(Value):
+class InitTaskProducer(OfTask):
     """Initialise transactions on the task's producer: fences older instances. Answered by TaskProducerReady."""
 
-    task: TaskId
-    instance: int
 
-
-class TaskProducerReady(Value):
-    task: TaskId
-    instance: int
+class TaskProducerReady(OfTask):
     producer_epoch: int | None = None
 
 
-class BeginTask(Value):
+class BeginTask(OfTask):
     """Start the task: read offsets, initialise, start, go into the loop. Answered by TaskStateReached."""
 
-    task: TaskId
-    instance: int
 
-
-class SetTaskTargetState(Value):
+class SetTaskTargetState(OfTask):
     """Pause or resume a task, maybe before it begins; answered by TaskStateReached once it has begun."""
 
-    task: TaskId
-    instance: int
     target_state: TargetState
 
 
-class StopTask(Value):
+class StopTask(OfTask):
     """Stop gracefully: finish and commit what was dispatched, then TaskStopped."""
 
-    task: TaskId
-    instance: int
 
-
-class CancelTask(Value):
+class CancelTask(OfTask):
     """The graceful time is over: close clients without waiting, suppress commits. The thread may become a zombie."""
 
-    task: TaskId
-    instance: int
 
-
-class TaskStateReached(Value):
+class TaskStateReached(OfTask):
     """The task runs (`paused` False) or is paused."""
 
-    task: TaskId
-    instance: int
     paused: bool
 
 
-class TaskFailed(Value):
+class TaskFailed(OfTask):
     """The task failed. `fenced` when its producer was fenced by another, of `newer_epoch`."""
 
-    task: TaskId
-    instance: int
     trace: str
     fenced: bool = False
     newer_epoch: int | None = None
 
 
-class TaskStopped(Value):
+class TaskStopped(OfTask):
     """The task's thread has ended after StopTask (or after CancelTask, late)."""
-
-    task: TaskId
-    instance: int
 
 
 class TopicUsed(Value):
@@ -306,44 +270,38 @@ class TopicUsed(Value):
     topic: str
 
 
-class SendFenceRequest(Value):
+class SendFenceRequest(OfRequest):
     """PUT /connectors/{c}/fence at the leader, signed; answered by FenceRequestAnswered."""
 
-    request_id: int
     leader_url: str
     connector: str
 
 
-class FenceRequestAnswered(Value):
+class FenceRequestAnswered(EffectAnswer):
     """Answer to SendFenceRequest.
 
     `retriable` when the leader was away, moving or rebalancing; `refused` when it did not take the signature (403).
     """
 
-    request_id: int
-    error: str | None = None
     retriable: bool = False
     refused: bool = False
 
 
-class FenceProducers(Value):
+class FenceProducers(OfRequest):
     """Fence these transactional ids with the connector's admin settings; answered by ProducersFenced."""
 
-    request_id: int
     connector: str
     config: Mapping[str, str | None]
     transactional_ids: tuple[str, ...]
 
 
-class ProducersFenced(Value):
-    request_id: int
-    error: str | None = None
+class ProducersFenced(EffectAnswer):
+    """Answer to FenceProducers."""
 
 
-class CreateSessionKey(Value):
+class CreateSessionKey(OfRequest):
     """Draw a new random key; answered by SessionKeyCreated."""
 
-    request_id: int
     key_bytes: int
 
 
@@ -354,41 +312,36 @@ class SetLoggerLevel(Value):
     level: str
 
 
-class SessionKeyCreated(Value):
+class SessionKeyCreated(OfRequest):
     """Answer to CreateSessionKey. The key is a secret."""
 
-    request_id: int
     key: bytes = field(repr=False)
     creation_timestamp_ms: int = 0
 
 
-class Request(Value):
+class Request(OfRequest):
     """A request from REST or the worker's owner."""
 
-    request_id: int
     verb: Verb
 
 
-class Done(Value):
+class Done(OfRequest):
     """A request was carried out: an HTTP status below 300, and the body that its verb asks for."""
 
-    request_id: int
     status: int
     body: Body = None
 
 
-class Refused(Value):
+class Refused(OfRequest):
     """A request was not carried out: an HTTP status of 400 and above, and why."""
 
-    request_id: int
     status: int
     message: str
 
 
-class Forwarded(Value):
+class Forwarded(OfRequest):
     """Another worker decides about a request: the leader, or the owner of its connector or task."""
 
-    request_id: int
     worker_url: str
 
 

@@ -7,6 +7,7 @@ other; an answer to a number that is not in the registry is late.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from connectx.core.verbs import ModifyOffsets, RestartConnector, RestartTask
 from connectx.model.ids import TaskId
@@ -16,54 +17,42 @@ ReadsFirst = RestartConnector | RestartTask | ModifyOffsets
 """Verbs that are decided after the config topic was read to its end."""
 
 
-class OperationWritten(Value):
-    """The first operation of the config writer, for its write."""
+class Single(StrEnum):
+    """Parts that a core has once, each for the only answer of its kind that it waits for."""
+
+    OPERATION_WRITTEN = "operation written"  # the first operation of the config writer
+    OPERATION_READ_BACK = "operation read back"
+    ASSIGNMENT_READ = "assignment read"  # the rebalance, for a read of the config topic
+    LEADER_CLAIMED = "leader claimed"  # the leader, for the right to write to the config topic
+    LEADER_KEY_CREATED = "leader key created"
 
 
-class OperationReadBack(Value):
-    """The first operation of the config writer, for its read."""
+class _OfConnector(Value):
+    connector: str
 
 
-class RoundRead(Value):
+class _OfTask(Value):
+    task: TaskId
+
+
+class RoundRead(_OfConnector):
     """A fencing round, for a read of the config topic."""
 
-    connector: str
 
-
-class RoundFenced(Value):
+class RoundFenced(_OfConnector):
     """A fencing round, for the fencing of older producers."""
 
-    connector: str
 
-
-class AssignmentRead(Value):
-    """The rebalance, for a read of the config topic."""
-
-
-class LeaderClaimed(Value):
-    """The leader, for the right to write to the config topic."""
-
-
-class LeaderKeyCreated(Value):
-    """The leader, for a session key."""
-
-
-class TaskFenced(Value):
+class TaskFenced(_OfTask):
     """A task that is about to start, for the leader's fencing round."""
 
-    task: TaskId
 
-
-class TaskRead(Value):
+class TaskRead(_OfTask):
     """A task that is about to start, for a read of the config topic."""
 
-    task: TaskId
 
-
-class ConnectorConfigsSent(Value):
+class ConnectorConfigsSent(_OfConnector):
     """A connector, for the leader to take its task configs."""
-
-    connector: str
 
 
 class RequestRead(Value):
@@ -73,19 +62,7 @@ class RequestRead(Value):
     verb: ReadsFirst
 
 
-Waiting = (
-    OperationWritten
-    | OperationReadBack
-    | RoundRead
-    | RoundFenced
-    | AssignmentRead
-    | LeaderClaimed
-    | LeaderKeyCreated
-    | TaskFenced
-    | TaskRead
-    | ConnectorConfigsSent
-    | RequestRead
-)
+Waiting = Single | RoundRead | RoundFenced | TaskFenced | TaskRead | ConnectorConfigsSent | RequestRead
 
 
 @dataclass(slots=True)

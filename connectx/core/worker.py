@@ -186,19 +186,19 @@ class WorkerCore:
 
     def _on_answer(self, answer: messages.Answer) -> None:  # one line per request that is answered: a table
         match waiting := self.context.pending.waiting.pop(answer.request_id, None):
-            case pending.OperationWritten():
+            case pending.Single.OPERATION_WRITTEN:
                 self.writer.on_written(_require(answer, messages.ConfigRecordsWritten))
-            case pending.OperationReadBack():
+            case pending.Single.OPERATION_READ_BACK:
                 self.writer.on_read(_require(answer, messages.ConfigReadToEnd))
             case pending.RoundRead(connector):
                 self.fencing.on_read(connector, _require(answer, messages.ConfigReadToEnd))
             case pending.RoundFenced(connector):
                 self.fencing.on_producers_fenced(connector, _require(answer, messages.ProducersFenced))
-            case pending.AssignmentRead():
+            case pending.Single.ASSIGNMENT_READ:
                 self.rebalance.on_config_read(_require(answer, messages.ConfigReadToEnd))
-            case pending.LeaderClaimed():
+            case pending.Single.LEADER_CLAIMED:
                 self.leadership.on_claimed(_require(answer, messages.ConfigWritesClaimed))
-            case pending.LeaderKeyCreated():
+            case pending.Single.LEADER_KEY_CREATED:
                 self.leadership.on_session_key(_require(answer, messages.SessionKeyCreated))
             case pending.TaskFenced(task):
                 self.tasks.on_fence_request_answered(task, _require(answer, messages.FenceRequestAnswered))

@@ -6,7 +6,6 @@ of a client or of a plugin) is in a field.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, ClassVar, Final
 
 from typing_extensions import override
@@ -14,26 +13,20 @@ from typing_extensions import override
 from connectx.model.ids import TaskId
 from connectx.model.json_values import from_json, record_to_json
 from connectx.model.states import State, TargetState
-from connectx.values import Value
+from connectx.values import Worded
 from connectx.views import Shown
 
 CAUSES: Final[dict[str, type[Cause]]] = {}
 """Each class of a cause, by its name."""
 
 
-class Cause(Shown, Value):
-    """Base of all causes. `str(cause)` is a part of a sentence, without a capital letter or a full stop."""
-
-    text: ClassVar[str]
-    """That part, with fields in braces."""
+class Cause(Shown, Worded):
+    """Base of all causes."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if not cls.__name__.startswith("_"):
             CAUSES[cls.__name__] = cls
-
-    def __str__(self) -> str:
-        return self.text.format(**{item.name: getattr(self, item.name) for item in fields(self)})
 
 
 class _Abort(Cause):

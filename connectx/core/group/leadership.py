@@ -22,7 +22,7 @@ from connectx.core.group.assignor import (
     assign_eagerly,
     assignment_messages,
 )
-from connectx.core.pending import LeaderClaimed, LeaderKeyCreated
+from connectx.core.pending import Single
 from connectx.core.signals import Elected, StoppedOrigin
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import payloads, status_records
@@ -170,7 +170,7 @@ class Leadership:
             self._may_write()
             return
         self.writer.set_claim(Claim.PENDING)
-        self.claim_request = self.context.new_request_id(LeaderClaimed())
+        self.claim_request = self.context.new_request_id(Single.LEADER_CLAIMED)
         self.context.emit(messages.ClaimConfigWrites(self.claim_request))
         self.context.set_timer(WorkerTimer.CLAIM_LIMIT, ANSWER_MS)
 
@@ -219,7 +219,7 @@ class Leadership:
             if due_in_ms > 0:
                 context.set_timer(WorkerTimer.SESSION_KEY, due_in_ms)
                 return
-        self.key_request = context.new_request_id(LeaderKeyCreated())
+        self.key_request = context.new_request_id(Single.LEADER_KEY_CREATED)
         context.emit(messages.CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
 
     def on_session_key(self, stimulus: messages.SessionKeyCreated) -> None:

@@ -17,7 +17,7 @@ from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd
 from connectx.core.moves import Moves, moved
-from connectx.core.pending import AssignmentRead
+from connectx.core.pending import Single
 from connectx.core.signals import AssignmentReceived, FatalGroupError, JoinPreparing
 from connectx.core.tasks import Tasks
 from connectx.core.timer_keys import WorkerTimer
@@ -212,7 +212,7 @@ class Rebalance:
 
     def _read(self) -> None:
         self.context.pending.drop(self.read_request)
-        self.read_request = self.context.new_request_id(AssignmentRead())
+        self.read_request = self.context.new_request_id(Single.ASSIGNMENT_READ)
         self.context.emit(ReadConfigToEnd(self.read_request, self.context.settings.worker.worker_sync_timeout_ms))
 
     def _forget_read(self) -> None:
