@@ -138,6 +138,30 @@ NO_NAME: Final = SchemaName()
 """Of a schema without name, version, documentation and parameters."""
 
 
+class ColumnSchema(Value):
+    """What a converter has to know of the schema of a column's values, beside their type.
+
+    Attributes:
+        optional: null is a valid value.
+        default: replaces null, as JsonConverter spells it; None without one.
+        has_nulls: a null of the column has this schema, so it is a value. Otherwise it is a tombstone.
+    """
+
+    name: SchemaName = NO_NAME
+    optional: bool = False
+    default: Any = None
+    has_nulls: bool = False
+
+    @classmethod
+    def of(cls, field: pa.Field, *, has_nulls: bool) -> ColumnSchema:
+        """The schema of a column of records. One whose nulls are tombstones is required."""
+        return cls(SchemaName.of(field), has_nulls and field.nullable, default_of(field), has_nulls)
+
+
+NO_SCHEMA: Final = ColumnSchema()
+"""Of a required column without name and default, whose nulls are tombstones."""
+
+
 def logical_name(kind: pa.DataType) -> SchemaName:
     """Name of the schema that a type has in Connect: Decimal, Date, Time or Timestamp. Other types have none."""
     if pa.types.is_decimal(kind):
@@ -261,6 +285,11 @@ def logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
             return None
 
 
+def is_schemaless(kind: pa.DataType) -> bool:
+    """True of a struct with a field without any type: it stands for a map that has no schema."""
+    return pa.types.is_struct(kind) and any(pa.types.is_null(field.type) or is_schemaless(field.type) for field in kind)
+
+
 def _struct(fields: list[pa.Field]) -> pa.DataType:
     names = [field.name for field in fields]
     for name in names:
@@ -286,6 +315,17 @@ def _list(fields: Any) -> list[Any]:
     if not isinstance(fields, list):
         raise ConversionError('Struct schema\'s "fields" argument is not an array.')
     return fields
+
+
+def with_default(values: pa.Array, default: Any) -> pa.Array:
+    """Values with a default in place of null; defaults of structs, arrays and maps are not used.
+
+    Raises:
+        ConversionError: the default is not of the type.
+    """
+    if default is None or not values.null_count or pa.types.is_nested(values.type):
+        return values
+    return pc.fill_null(values, pa.scalar(default_value(values.type, default), values.type))
 
 
 def default_value(kind: pa.DataType, default: Any) -> Any:
@@ -325,10 +365,7 @@ def with_defaults(values: pa.Array) -> pa.Array:
         return values
     columns = []
     for number, field in enumerate(values.type):
-        column, default = with_defaults(values.field(number)), default_of(field)
-        if default is not None and column.null_count and not pa.types.is_nested(field.type):
-            column = pc.fill_null(column, pa.scalar(default_value(field.type, default), field.type))
-        columns.append(column)
+        columns.append(with_default(with_defaults(values.field(number)), default_of(field)))
     mask = values.is_null() if values.null_count else None
     return pa.StructArray.from_arrays(columns, fields=list(values.type), mask=mask)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from connectx.data.connect_schema import SchemaName
+from connectx.data.connect_schema import ColumnSchema
 from connectx.errors.plugins import ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.values import Value
@@ -62,12 +62,17 @@ class Converter:
         """False when records have no schemas, so that each may have other fields."""
         return True
 
+    @property
+    def writes_nulls(self) -> bool:
+        """True when a null is written as a value. Default: it is a tombstone, whatever its schema."""
+        return False
+
     def for_topic(self, topic: str) -> Converter:
         """The converter for values that go to a topic. Default: the same for all topics."""
         return self
 
-    def named(self, schema: SchemaName) -> Converter:
-        """The converter for values whose schema has a name or a version. Default: schemas are not written."""
+    def with_schema(self, schema: ColumnSchema) -> Converter:
+        """The converter for values of a column with this schema. Default: the same, which writes no schemas."""
         return self
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:

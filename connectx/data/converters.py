@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import SchemaName
+from connectx.data.connect_schema import NO_SCHEMA, ColumnSchema
 from connectx.data.converter import Converter, Decoded
 from connectx.data.frames import Rows, in_arrow
 from connectx.data.parts import joined, where
@@ -31,12 +31,20 @@ A Spark Connect server does not follow it; see `connectx.spark.slices`.
 _PASSED_ON = ("topic", "partition", "timestamp", "headers")
 
 
-def encode(rows: Rows, key_converter: Converter, value_converter: Converter, topic: str | None = None) -> pa.Table:
+def encode(
+    rows: Rows,
+    key_converter: Converter,
+    value_converter: Converter,
+    topic: str | None = None,
+    *,
+    has_nulls: bool = False,
+) -> pa.Table:
     """Records of a slice's rows.
 
     Args:
         rows: columns as in `connectx.plugins.slices.Slice`. Without a column `value` a row is the value, as a struct.
         topic: where rows go that name no topic; converters with a schema registry need to know.
+        has_nulls: nulls of a typed key or value have its schema. Otherwise, and without a type, they are tombstones.
 
     Returns:
         Columns `key` and `value` (binary, null is a tombstone) and, as far as given, `topic` (string), `partition`
@@ -45,18 +53,23 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter, top
     Raises:
         ConversionError: a converter does not take a column's type, or some of its values.
     """
-    return _encode(rows, {"key": key_converter, "value": value_converter}, topic, None)
+    return _encode(rows, {"key": key_converter, "value": value_converter}, topic, has_nulls, None)
 
 
 def encode_readable(
-    rows: Rows, key_converter: Converter, value_converter: Converter, topic: str | None = None
+    rows: Rows,
+    key_converter: Converter,
+    value_converter: Converter,
+    topic: str | None = None,
+    *,
+    has_nulls: bool = False,
 ) -> tuple[pa.Table, dict[int, str]]:
     """As `encode`, but rows with a value that a converter does not take are left out: their numbers, and why.
 
     A null is taken whatever the type of its column, as Kafka Connect's converters take it.
     """
     bad: dict[int, str] = {}
-    table = _encode(rows, {"key": key_converter, "value": value_converter}, topic, bad)
+    table = _encode(rows, {"key": key_converter, "value": value_converter}, topic, has_nulls, bad)
     if bad:
         good = np.ones(table.num_rows, bool)
         good[list(bad)] = False
@@ -64,13 +77,15 @@ def encode_readable(
     return table, dict(sorted(bad.items()))
 
 
-def _encode(rows: Rows, converters: Mapping[str, Converter], topic: str | None, bad: dict[int, str] | None) -> pa.Table:
+def _encode(
+    rows: Rows, converters: Mapping[str, Converter], topic: str | None, has_nulls: bool, bad: dict[int, str] | None
+) -> pa.Table:
     """`bad` collects what is not taken, by row; None: the first is an error."""
     table = with_value(in_arrow(rows))
     columns: dict[str, Any] = {"key": pa.nulls(table.num_rows, pa.binary())}
     for side, converter in converters.items():
         if side in table.column_names:
-            columns[side] = _written_by_topic(table, side, converter, topic, bad)
+            columns[side] = _written_by_topic(table, side, converter, topic, has_nulls, bad)
     columns |= {name: passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
     return pa.table(columns)
 
@@ -152,11 +167,11 @@ def with_value(table: pa.Table) -> pa.Table:
 
 
 def _written_by_topic(
-    table: pa.Table, side: str, converter: Converter, topic: str | None, bad: dict[int, str] | None
+    table: pa.Table, side: str, converter: Converter, topic: str | None, has_nulls: bool, bad: dict[int, str] | None
 ) -> pa.ChunkedArray:
     """A column as bytes, by the topics that its rows go to where the converter asks for them."""
-    schema = SchemaName.of(table.schema.field(side))
-    converter = converter.named(schema) if schema else converter
+    schema = ColumnSchema.of(table.schema.field(side), has_nulls=has_nulls)
+    converter = converter if schema == NO_SCHEMA else converter.with_schema(schema)
     if not converter.by_topic:
         return _written(table[side], converter, bad)
     topics = pa.chunked_array([pa.array([topic] * table.num_rows, pa.string())])
@@ -179,7 +194,10 @@ def _written_by_topic(
 def _written(column: pa.ChunkedArray, converter: Converter, bad: dict[int, str] | None) -> pa.ChunkedArray:
     chunks, row = [], 0
     for chunk in column.chunks:
-        chunks.append(converter.to_bytes_arrow(chunk) if bad is None else _readable(chunk, converter, row, bad))
+        if chunk.null_count == len(chunk) and not converter.writes_nulls:
+            chunks.append(pa.nulls(len(chunk), pa.binary()))
+        else:
+            chunks.append(converter.to_bytes_arrow(chunk) if bad is None else _readable(chunk, converter, row, bad))
         row += len(chunk)
     return pa.chunked_array(chunks, pa.binary())
 
@@ -190,7 +208,10 @@ def _readable(values: pa.Array, converter: Converter, first: int, bad: dict[int,
         return converter.to_bytes_arrow(values)
     except ConversionError as error:
         if len(values) == 1 or _refuses(values.type, converter):
-            bad |= {first + row: error.message for row in pc.indices_nonzero(values.is_valid()).to_pylist()}
+            refused = (
+                range(len(values)) if converter.writes_nulls else pc.indices_nonzero(values.is_valid()).to_pylist()
+            )
+            bad |= {first + row: error.message for row in refused}
             return pa.nulls(len(values), pa.binary())
     half = len(values) // 2
     parts = (_readable(values[:half], converter, first, bad), _readable(values[half:], converter, first + half, bad))

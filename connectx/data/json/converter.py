@@ -13,6 +13,7 @@ import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
-from connectx.data.connect_schema import NO_NAME, SchemaName
+from connectx.data.connect_schema import NO_SCHEMA, ColumnSchema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.json.documents import read_documents
 from connectx.data.json.envelopes import in_objects, split_envelopes, split_one
@@ -83,10 +84,10 @@ class JsonConverter(Converter):
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
         super().__init__(settings, is_key=is_key)
-        self._schema = NO_NAME
+        self._schema = NO_SCHEMA
 
-    def named(self, schema: SchemaName) -> JsonConverter:
-        """The same converter, which writes a name and a version into schemas."""
+    def with_schema(self, schema: ColumnSchema) -> JsonConverter:
+        """The same converter, which writes this schema, and its nulls and default."""
         made = copy.copy(self)
         made._schema = schema
         return made
@@ -95,6 +96,11 @@ class JsonConverter(Converter):
     def has_schemas(self) -> bool:
         """True when each record carries its schema."""
         return bool(self.settings["schemas.enable"])
+
+    @property
+    def writes_nulls(self) -> bool:
+        """True of nulls that have a schema."""
+        return self._schema.has_nulls
 
     @property
     def _base64_decimals(self) -> bool:
@@ -108,14 +114,28 @@ class JsonConverter(Converter):
         """
         if pa.types.is_null(values.type):
             return values.cast(pa.binary())
+        column = self._schema
         if self.settings["replace.null.with.default"]:
             values = connect_schema.with_defaults(values)
+            if column.has_nulls:
+                values = connect_schema.with_default(values, column.default)
         text = json_text(values, base64_decimals=self._base64_decimals)
+        if column.has_nulls and text.null_count:
+            if not column.optional:
+                raise ConversionError("The value is null, and its schema is required and has no default.")
+            text = pc.fill_null(text, "null")
         if self.has_schemas:
-            schema = connect_schema.schema_of(values.type, optional=False, name=self._schema)
-            head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
+            head = as_jackson(json.dumps(self._schema_of(values.type), separators=(",", ":"), ensure_ascii=False))
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())
+
+    def _schema_of(self, kind: pa.DataType) -> dict[str, Any] | None:
+        """The schema that is written; maps that a transformation made of a tombstone have none."""
+        if connect_schema.is_schemaless(kind):
+            return None
+        column = self._schema
+        made = connect_schema.schema_of(kind, optional=column.optional, name=column.name)
+        return made if column.default is None else made | {"default": column.default}
 
     def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
         """Without schemas: documents as `target`, or as text; with schemas: as each record's own type.

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.arrays import where_valid
-from connectx.data.connect_schema import NO_NAME, SchemaName, with_defaults
+from connectx.data.connect_schema import NO_NAME, ColumnSchema, SchemaName, with_defaults
 from connectx.data.converter import Converter, Decoded
 from connectx.data.parts import joined
 from connectx.data.registry.client import KnownSchema, RegistryClient
@@ -112,10 +112,10 @@ class RegistryConverter(Converter, ABC):
         made._topic = topic
         return made
 
-    def named(self, schema: SchemaName) -> Self:
-        """The same converter, with the name in place of `record.name`."""
+    def with_schema(self, schema: ColumnSchema) -> Self:
+        """The same converter, with the schema's name in place of `record.name`."""
         made = copy.copy(self)
-        made._schema = schema
+        made._schema = schema.name
         return made
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import NO_NAME, default_of, default_value, described
+from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName, default_of, default_value, described
 from connectx.data.transforms.api import KAFKA
-from connectx.data.transforms.columns import name_of, replaced
-from connectx.data.transforms.fields import SideTransform
+from connectx.data.transforms.columns import Column, moments, name_of, replaced
+from connectx.data.transforms.fields import NULLS, SideTransform
 from connectx.data.transforms.texts import as_text
 from connectx.errors.plugins import TransformError
 from connectx.model.configdef import ConfigDef, Validator
@@ -72,12 +72,7 @@ class Cast(SideTransform):
                 _spec_problem, "list of colon-delimited pairs, e.g. foo:bar,abc:xyz", whole_message=True
             ),
         )
-        .define(
-            "replace.null.with.default",
-            bool,
-            True,
-            doc="Whether null fields that have a default in the schema get it; fields have no defaults here.",
-        )
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -88,27 +83,32 @@ class Cast(SideTransform):
     def apply(self, table: pa.Table) -> pa.Table:
         """Nulls stay, optional fields stay optional."""
         if "" in self._types:
-            return replaced(table, self.side, cast(one_chunk(table[self.side]), self._types[""]))
+            values, field = one_chunk(table[self.side]), table.schema.field(self.side)
+            if values.null_count == len(values):
+                return table
+            field, values = _cast((field, values), self._types[""], SchemaName.of(field))
+            return replaced(table, self.side, values, field)
         fields = self.fields(table, "cast types")
         if fields.empty:
             return table
         return fields.back(
             [
-                (_cast_field(field, self._types[name]), cast(values, self._types[name]))
-                if name in self._types
-                else (field, values)
-                for name, (field, values) in fields.columns.items()
+                _cast(column, self._types[name], NO_NAME) if name in self._types else column
+                for name, column in fields.columns.items()
             ]
         )
 
 
-def _cast_field(field: pa.Field, target: pa.DataType) -> pa.Field:
-    """A field of another type, whose schema has no name, and whose default is cast as values are."""
+def _cast(column: Column, target: pa.DataType, name: SchemaName) -> Column:
+    """A column of another type, whose schema has this name, and whose default is cast as values are."""
+    field, _ = column
     default = default_of(field)
     if default is not None:
         value = pa.array([default_value(field.type, default)], field.type)
-        default = cast(value, target)[0].as_py()
-    return described(pa.field(field.name, target, field.nullable), NO_NAME, default)
+        default = cast(moments((field, value)), target)[0].as_py()
+    name = NO_NAME if name.name == TIME_NAME else name
+    made = described(pa.field(field.name, target, field.nullable), name, default)
+    return made, cast(moments(column), target)
 
 
 def cast(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -128,6 +128,8 @@ def cast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return as_text(values, "cast types")
     if types.is_date32(kind):
         values = values.cast(pa.int32())
+    elif types.is_time(kind):
+        values = values.cast(pa.time32("ms"), safe=False).cast(pa.int32())
     elif types.is_timestamp(kind):
         values = values.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
     if types.is_string(kind) or types.is_large_string(kind):

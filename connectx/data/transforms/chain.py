@@ -26,6 +26,8 @@ from connectx.errors.plugins import TransformError
 ROW = "connectx_row"
 """Column with the number of the row in the table that came in."""
 
+_SIDES = ("key", "value")
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -94,9 +96,10 @@ class Chain:
         return Chain(tuple(steps))
 
     def apply(self, table: pa.Table) -> Transformed:
-        """Take all rows through the chain."""
+        """Take all rows through the chain. Null keys and values come in without a schema, as tombstones."""
         rows = pa.array(range(table.num_rows), pa.int64())
-        parts = [part for _, part in divided(table.append_column(ROW, rows)) if part.num_rows]
+        whole = divided(table.append_column(ROW, rows))
+        parts = [part for _, shape in whole if shape.num_rows for part in _by_nulls(shape, _SIDES, untyped=True)]
         failures: list[Failure] = []
         filtered = 0
         for step in self.steps:
@@ -111,7 +114,8 @@ class Chain:
 def in_order(parts: Sequence[pa.Table]) -> pa.Table:
     """Parts as one table in the order of rows, without their numbers; values of several types keep theirs."""
     if len(parts) == 1:
-        return parts[0].drop_columns(ROW)
+        table = parts[0].drop_columns(ROW)
+        return pa.table(table.columns, pa.schema([field.with_nullable(True) for field in table.schema]))
     rows = [one_chunk(part[ROW]).to_numpy() for part in parts]
     places = np.argsort(np.argsort(np.concatenate(rows)))
     placed = np.split(places, np.cumsum([len(each) for each in rows])[:-1])
@@ -141,19 +145,47 @@ def _step(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table
     return [*_applied(step, table.filter(chosen), failures), table.filter(pc.invert(chosen))]
 
 
+def _by_nulls(table: pa.Table, sides: Sequence[str], *, untyped: bool = False) -> list[pa.Table]:
+    """Rows in parts in which keys and values are all null, or none is.
+
+    Args:
+        untyped: leave null keys and values without a type.
+    """
+    parts = [table]
+    for side in [side for side in sides if side in table.column_names]:
+        divided = []
+        for part in parts:
+            column = part[side]
+            if not column.null_count:
+                divided.append(part)
+                continue
+            nulls = part if column.null_count == part.num_rows else part.filter(column.is_null())
+            if untyped:
+                nulls = nulls.set_column(nulls.column_names.index(side), side, pa.nulls(nulls.num_rows))
+            divided.append(nulls)
+            if nulls.num_rows < part.num_rows:
+                divided.append(part.filter(column.is_valid()))
+        parts = divided
+    return parts
+
+
 def _applied(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table]:
+    """The rows transformed, nulls apart from others."""
+    sides = [side for side in _SIDES if side in step.transform.reads]
+    return [made for part in _by_nulls(table, sides) for made in _halves(step, part, failures)]
+
+
+def _halves(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table]:
     """The rows transformed; those at fault are found by halves, unless even no row at all is refused."""
     try:
         return [_checked(step, step.transform.apply(table))]
     except Exception as error:
-        refusal = _refusal(step, table)
+        refusal = error if table.num_rows == 1 else _refusal(step, table)
         if refusal is not None:
-            return _refused(step, table, refusal, failures)
-        if table.num_rows == 1:
-            failures += _failed(step, table, error)
+            failures += _failed(step, table, refusal)
             return []
         half = table.num_rows // 2
-        return [*_applied(step, table.slice(0, half), failures), *_applied(step, table.slice(half), failures)]
+        return [*_halves(step, table.slice(0, half), failures), *_halves(step, table.slice(half), failures)]
 
 
 def _refusal(step: Step, table: pa.Table) -> Exception | None:
@@ -163,23 +195,6 @@ def _refusal(step: Step, table: pa.Table) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def _refused(step: Step, table: pa.Table, refusal: Exception, failures: list[Failure]) -> list[pa.Table]:
-    """Rows of columns that the transformation refuses: a null passes if it passes among nulls alone."""
-    sides = [side for side in ("key", "value") if side in step.transform.reads and side in table.column_names]
-    there = pa.array(
-        np.any([one_chunk(table[side]).is_valid() for side in sides] or [np.ones(table.num_rows, bool)], axis=0)
-    )
-    failures += _failed(step, table.filter(there), refusal)
-    nulls = table.filter(pc.invert(there))
-    for side in sides:
-        nulls = nulls.set_column(nulls.column_names.index(side), side, pa.nulls(nulls.num_rows))
-    try:
-        return [_checked(step, step.transform.apply(nulls))] if nulls.num_rows else []
-    except Exception as error:
-        failures += _failed(step, nulls, error)
-        return []
 
 
 def _failed(step: Step, table: pa.Table, error: Exception) -> list[Failure]:

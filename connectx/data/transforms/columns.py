@@ -1,7 +1,4 @@
-"""Columns of a table of records, and the fields inside of a key or value.
-
-Null keys and values are left out of what a transformation sees and put back in their places: a tombstone has no fields.
-"""
+"""Columns of a table of records, and the fields inside of a key or value."""
 
 from __future__ import annotations
 
@@ -9,15 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connectx.data.arrays import is_list
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import NO_NAME, SchemaName
+from connectx.data.connect_schema import TIME_NAME, SchemaName, default_of, with_default
 from connectx.data.headers import HEADERS
 from connectx.errors.plugins import TransformError
 
-__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "name_of", "replaced", "require_all", "spread"]
+__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "moments", "name_of", "replaced", "require_all"]
 
 TIME: Final = pa.time32("ms")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -33,44 +29,49 @@ def name_of(kind: pa.DataType) -> str:
     )
 
 
-def replaced(table: pa.Table, name: str, values: pa.Array, schema: SchemaName = NO_NAME) -> pa.Table:
-    """The table with another column of that name; `schema` is the name of the schema of its values."""
-    return table.set_column(table.column_names.index(name), schema.on(pa.field(name, values.type)), values)
+def replaced(table: pa.Table, name: str, values: pa.Array, field: pa.Field | None = None) -> pa.Table:
+    """The table with another column of that name; `field` has the schema of its values and whether they may be null."""
+    made = pa.field(name, values.type) if field is None else field.with_name(name).with_type(values.type)
+    return table.set_column(table.column_names.index(name), made, values)
 
 
-def spread(values: pa.Array, valid: pa.Array | None) -> pa.Array:
-    """Values of valid rows, with nulls put between them."""
-    if valid is None:
-        return values
-    rows = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
-    return values.take(pc.if_else(valid, rows, pa.scalar(None, pa.int64())))
+def moments(column: Column) -> pa.Array:
+    """Values of a column; Connect's Time, which is read as a number, has Arrow's type."""
+    field, values = column
+    is_time = pa.types.is_int32(values.type) and SchemaName.of(field).name == TIME_NAME
+    return values.cast(TIME) if is_time else values
 
 
 class Fields:
-    """Fields of the keys or values of a table that are there, `columns` by name, in order.
+    """Fields of the keys or values of a table, `columns` by name, in order.
 
-    `varied`: which of key and value have no schemas.
+    The chain gives transformations keys and values that are all null, or of which none is null.
+
+    Args:
+        varied: which of key and value have no schemas.
+        use_defaults: null fields that have a default get it.
 
     Raises:
         TransformError: keys or values are of a type without fields.
     """
 
-    def __init__(self, table: pa.Table, side: str, purpose: str, varied: Collection[str] = ()) -> None:
+    def __init__(
+        self, table: pa.Table, side: str, purpose: str, varied: Collection[str] = (), *, use_defaults: bool = True
+    ) -> None:
         self._table = table
         self._side = side
         self._varied = varied
         array = one_chunk(table[side])
-        self.valid: pa.Array | None = array.is_valid() if array.null_count else None
-        self.empty: bool = pa.types.is_null(array.type)
-        """Keys or values have no type, so that there are no fields to change."""
+        self.count: int = len(array)
+        self.empty: bool = pa.types.is_null(array.type) or 0 < self.count == array.null_count
+        """Keys or values are null, so that there are no fields to change."""
         if self.empty:
-            array = pa.array([], pa.struct([]))
+            array = pa.array([{}] * self.count, pa.struct([]))
         if not pa.types.is_struct(array.type):
             raise TransformError(f"Only Struct objects supported for [{purpose}], found: {name_of(array.type)}")
-        kept = array if self.valid is None else array.drop_null()
-        self.count: int = len(kept)
         self.columns: dict[str, Column] = {
-            field.name: (field, values) for field, values in zip(array.type, kept.flatten(), strict=True)
+            field.name: (field, with_default(values, default_of(field)) if use_defaults else values)
+            for field, values in zip(array.type, array.flatten(), strict=True)
         }
 
     def column(self, name: str) -> Column:
@@ -85,17 +86,14 @@ class Fields:
             raise TransformError(f"Field does not exist: {name}")
         return pa.field(name, pa.null()), pa.nulls(self.count)
 
-    def beside(self, name: str) -> pa.Array:
-        """Another column of the table, for the rows that have fields."""
-        values = one_chunk(self._table[name])
-        return values if self.valid is None else values.filter(self.valid)
-
     def struct(self, columns: Sequence[Column]) -> pa.Array:
-        """Columns as one struct per row of the table.
+        """Columns as one struct per row. Without schemas the last of equal names counts, as in Java's maps.
 
         Raises:
             TransformError: two fields have the same name, or a required field is null.
         """
+        if self._side in self._varied:
+            columns = list({field.name: (field.with_nullable(True), values) for field, values in columns}.values())
         names = [field.name for field, _ in columns]
         for name in names:
             if names.count(name) > 1:
@@ -104,20 +102,21 @@ class Fields:
             if not field.nullable and values.null_count:
                 raise TransformError(f"The field {field.name} is required, and null")
         if columns:
-            made = pa.StructArray.from_arrays([v for _, v in columns], fields=[f for f, _ in columns])
-        else:
-            made = pa.array([{}] * self.count, pa.struct([]))
-        return spread(made, self.valid)
+            return pa.StructArray.from_arrays([v for _, v in columns], fields=[f for f, _ in columns])
+        return pa.array([{}] * self.count, pa.struct([]))
 
-    def back(self, columns: Sequence[Column]) -> pa.Table:
-        """The table with these fields in the place of the former ones."""
-        place = self._table.column_names.index(self._side)
-        made = self.struct(columns)
-        metadata = self._table.schema.field(place).metadata  # edited fields leave the schema its name and version
-        return self._table.set_column(place, pa.field(self._side, made.type, metadata=metadata), made)
+    def back(self, columns: Sequence[Column], *, optional: bool | None = None) -> pa.Table:
+        """The table with these fields in the place of the former ones; the schema keeps its name.
+
+        Args:
+            optional: whether the schema is optional; None: as before.
+        """
+        whole = self._table.schema.field(self._side)
+        field = whole if optional is None or self._side in self._varied else whole.with_nullable(optional)
+        return replaced(self._table, self._side, self.struct(columns), field)
 
 
 def require_all(fields: Fields, purpose: str) -> None:
     """Raise where Java would for a record without key or value."""
-    if fields.valid is not None:
+    if fields.empty:
         raise TransformError(f"Only Map objects supported in absence of schema for [{purpose}], found: null")

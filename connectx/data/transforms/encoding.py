@@ -60,8 +60,8 @@ def transform_and_encode(
 
     def written(part: Rows) -> tuple[pa.Table, dict[int, str]]:
         if skip_unwritable:
-            return encode_readable(part, key_converter, value_converter, topic)
-        return encode(part, key_converter, value_converter, topic), {}
+            return encode_readable(part, key_converter, value_converter, topic, has_nulls=bool(chain))
+        return encode(part, key_converter, value_converter, topic, has_nulls=bool(chain)), {}
 
     if not chain:
         records, unwritable = written(rows)
@@ -121,6 +121,8 @@ def record_table(rows: pa.Table, topic: str | None) -> pa.Table:
         "value": given["value"],
         "headers": given["headers"].cast(HEADERS) if "headers" in given else pa.nulls(count, HEADERS),
     }
-    required = {name for name in ("key", "value") if name in given and not table.schema.field(name).nullable}
-    schema = pa.schema([pa.field(name, column.type, name not in required) for name, column in columns.items()])
-    return pa.table(columns, schema)
+    fields = [pa.field(name, column.type) for name, column in columns.items()]
+    for number, name in enumerate(columns):
+        if name in ("key", "value") and name in given:
+            fields[number] = table.schema.field(name).with_nullable(False)
+    return pa.table(columns, pa.schema(fields))

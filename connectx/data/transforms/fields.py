@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -16,15 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import NO_NAME, SchemaName
+from connectx.data.connect_schema import default_of, with_default
 from connectx.data.transforms.api import KAFKA, Transform
-from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, name_of, replaced, require_all
+from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, moments, name_of, replaced, require_all
 from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
 from connectx.model.validators import non_empty, one_of
 
 _OPTIONALITY: Final = "Suffix with '!' to make this a required field, or '?' to keep it optional (the default)."
-_NULLS: Final = "Whether null fields that have a default in the schema get it; fields have no defaults here."
+_BIG_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?")
+NULLS: Final = "Whether null fields that have a default in the schema get it."
 NOT_EMPTY: Final = Validator(lambda value: None if value else "Empty list", "non-empty list")
 
 
@@ -41,7 +42,12 @@ class SideTransform(Transform):
 
     def fields(self, table: pa.Table, purpose: str) -> Fields:
         """Fields of this variant's side."""
-        return Fields(table, self.side, purpose, self.varied)
+        return Fields(table, self.side, purpose, self.varied, use_defaults=self.use_defaults)
+
+    @property
+    def use_defaults(self) -> bool:
+        """Whether null fields get their defaults: always where there is no such setting."""
+        return bool(self.settings.get("replace.null.with.default", True))
 
 
 @cache
@@ -63,7 +69,7 @@ class InsertField(SideTransform):
         .define("timestamp.field", str, None, doc=f"Field for the record's timestamp. {_OPTIONALITY}")
         .define("static.field", str, None, doc=f"Field for a fixed text. {_OPTIONALITY}")
         .define("static.value", str, None, doc="That text.")
-        .define("replace.null.with.default", bool, True, doc=_NULLS)
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -84,7 +90,7 @@ class InsertField(SideTransform):
         if fields.empty:
             return table
         added = [self._column(fields, name, spec, table) for name, spec in self._wanted.items()]
-        return fields.back([*fields.columns.values(), *added])
+        return fields.back([*fields.columns.values(), *added], optional=False)
 
     def _column(self, fields: Fields, name: str, spec: str, table: pa.Table) -> Column:
         if name == "static":
@@ -92,7 +98,7 @@ class InsertField(SideTransform):
         elif name not in table.column_names:
             raise TransformError("Offset insertion is only supported for sink connectors")
         else:
-            values = fields.beside(name)
+            values = one_chunk(table[name])
             if name == "timestamp":
                 values = values.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
         label = spec[:-1] if spec[-1:] in ("?", "!") else spec
@@ -119,7 +125,7 @@ class ReplaceField(SideTransform):
             doc="Pairs of names, as in foo:bar,abc:xyz.",
             validator=Validator(_pairs_problem, "list of colon-delimited pairs, e.g. foo:bar,abc:xyz"),
         )
-        .define("replace.null.with.default", bool, True, doc=_NULLS)
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -137,7 +143,8 @@ class ReplaceField(SideTransform):
                 (field.with_name(self._renames.get(name, name)), values)
                 for name, (field, values) in fields.columns.items()
                 if name not in exclude and (not include or name in include)
-            ]
+            ],
+            optional=False,
         )
 
 
@@ -156,7 +163,7 @@ class MaskField(SideTransform):
             doc="What to put in their place: numbers, or text that is not empty.",
             validator=non_empty(),
         )
-        .define("replace.null.with.default", bool, True, importance="LOW", doc=_NULLS)
+        .define("replace.null.with.default", bool, True, importance="LOW", doc=NULLS)
     )
 
     def apply(self, table: pa.Table) -> pa.Table:
@@ -172,26 +179,36 @@ class MaskField(SideTransform):
         field, values = column
         if values.null_count == len(values):
             return column
-        filling = _empty(field.type) if self.settings["replacement"] is None else self._replacement(field.type)
+        if pa.types.is_struct(field.type) and self.side in self.varied and self.settings["replacement"] is None:
+            field = field.with_type(pa.struct([]))
+        filling = _empty(field.type) if self.settings["replacement"] is None else self._replacement(column)
         if not values.null_count:
             return field, pa.repeat(filling, len(values))
         rows = pc.if_else(values.is_valid(), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
         return field, pa.repeat(filling, 1).take(rows)
 
-    def _replacement(self, kind: pa.DataType) -> pa.Scalar:
-        text, types = self.settings["replacement"], pa.types
-        try:
-            if types.is_integer(kind):
-                return pa.scalar(int(text), kind)
-            if types.is_floating(kind):
-                return pa.scalar(float(text), kind)
-            if types.is_decimal(kind):
-                return pa.scalar(Decimal(text), kind)
-        except (ValueError, OverflowError, InvalidOperation, pa.ArrowInvalid):
-            raise TransformError(f"Unable to convert {text} (class java.lang.String) to number") from None
+    def _replacement(self, column: Column) -> pa.Scalar:
+        """As Java's Values converts text: bits of numbers are cut off."""
+        text, kind, types = self.settings["replacement"], moments(column).type, pa.types
         if types.is_string(kind) or types.is_large_string(kind):
             return pa.scalar(text, kind)
-        raise TransformError(f"Cannot mask value of type {name_of(kind)} with custom replacement.")
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+            raise TransformError(f"Cannot mask value of type {name_of(kind)} with custom replacement.")
+        if not _BIG_DECIMAL.fullmatch(text):
+            raise TransformError(f"Unable to convert {text} (class java.lang.String) to number")
+        number = Decimal(text)
+        if types.is_integer(kind):
+            return pa.scalar(narrowed(int(number), kind.bit_width), kind)
+        try:
+            return pa.scalar(number if types.is_decimal(kind) else float(number), kind)
+        except pa.ArrowInvalid:
+            raise TransformError(f"Unable to convert {text} to {kind}") from None
+
+
+def narrowed(number: int, bits: int) -> int:
+    """The lowest bits of a whole number, as Java narrows one."""
+    low = number & ((1 << bits) - 1)
+    return low - (1 << bits) if low >> (bits - 1) else low
 
 
 def _empty(kind: pa.DataType) -> pa.Scalar:
@@ -204,10 +221,14 @@ def _empty(kind: pa.DataType) -> pa.Scalar:
         return pa.scalar("", kind)
     if types.is_decimal(kind):
         return pa.scalar(Decimal(0), kind)
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return pa.scalar(0, pa.int32() if types.is_date32(kind) else pa.int64()).cast(kind)
+    if types.is_date32(kind) or types.is_time32(kind):
+        return pa.scalar(0, pa.int32()).cast(kind)
+    if types.is_temporal(kind):
+        return pa.scalar(0, pa.int64()).cast(kind)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
         return pa.scalar([], kind)
+    if types.is_struct(kind) and not kind.num_fields:
+        return pa.scalar({}, kind)
     raise TransformError(f"Cannot mask value of type: {name_of(kind)}")
 
 
@@ -219,15 +240,17 @@ class ValueToKey(Transform):
     config = (
         ConfigDef()
         .define("fields", list, importance="HIGH", doc="Fields of the value that make the key.", validator=NOT_EMPTY)
-        .define("replace.null.with.default", bool, True, doc=_NULLS)
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def apply(self, table: pa.Table) -> pa.Table:
         """The key is a struct, also of one field."""
         purpose = "copying fields from value to key"
-        fields = Fields(table, "value", purpose, self.varied)
+        use_defaults = self.settings["replace.null.with.default"]
+        fields = Fields(table, "value", purpose, self.varied, use_defaults=use_defaults)
         require_all(fields, purpose)
-        return replaced(table, "key", fields.struct([fields.column(name) for name in self.settings["fields"]]))
+        made = fields.struct([fields.column(name) for name in self.settings["fields"]])
+        return replaced(table, "key", made, pa.field("key", made.type, nullable=False))
 
 
 class ExtractField(SideTransform):
@@ -245,7 +268,7 @@ class ExtractField(SideTransform):
             doc="V1: the field's name. V2: a path, names with dots in backticks (KIP-821).",
             validator=one_of("V1", "V2", ignore_case=True),
         )
-        .define("replace.null.with.default", bool, True, doc=_NULLS)
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -255,7 +278,7 @@ class ExtractField(SideTransform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Null where there is no key or value, or no such parent."""
-        values, schema = one_chunk(table[self.side]), NO_NAME
+        values, field = one_chunk(table[self.side]), pa.field(self.side, pa.null())
         for name in self._path:
             if pa.types.is_null(values.type):
                 break
@@ -265,12 +288,14 @@ class ExtractField(SideTransform):
                 )
             index = values.type.get_field_index(name)
             if index < 0 and self.side in self.varied:
-                values, schema = pa.nulls(len(values)), NO_NAME
+                values, field = pa.nulls(len(values)), pa.field(self.side, pa.null())
                 break
             if index < 0:
                 raise TransformError(f"Unknown field: {self.settings['field']}")
-            schema, values = SchemaName.of(values.type.field(index)), values.flatten()[index]
-        return replaced(table, self.side, values, schema)
+            field, values = values.type.field(index), values.flatten()[index]
+            if self.use_defaults or name != self._path[-1]:
+                values = with_default(values, default_of(field))
+        return replaced(table, self.side, values, field)
 
 
 def _path(text: str) -> list[str]:
@@ -291,7 +316,8 @@ class HoistField(SideTransform):
         """Also around null."""
         values = one_chunk(table[self.side])
         field = table.schema.field(self.side).with_name(self.settings["field"])
-        return replaced(table, self.side, pa.StructArray.from_arrays([values], fields=[field]))
+        made = pa.StructArray.from_arrays([values], fields=[field])
+        return replaced(table, self.side, made, pa.field(self.side, made.type, nullable=False))
 
 
 class Flatten(SideTransform):
@@ -303,7 +329,9 @@ class Flatten(SideTransform):
     def apply(self, table: pa.Table) -> pa.Table:
         """Arrays stay as they are."""
         fields = self.fields(table, "flattening")
-        return table if fields.empty else fields.back(self._flat(fields.columns, "", optional=False))
+        if fields.empty:
+            return table
+        return fields.back(self._flat(fields.columns, "", optional=False), optional=False)
 
     def _flat(self, columns: Mapping[str, Column], prefix: str, *, optional: bool) -> list[Column]:
         flat: list[Column] = []

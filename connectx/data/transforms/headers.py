@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import SchemaName
 from connectx.data.transforms.api import KAFKA, Predicate, Transform
-from connectx.data.transforms.columns import HEADERS, replaced, require_all, spread
-from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
+from connectx.data.transforms.columns import HEADERS, moments, replaced, require_all
+from connectx.data.transforms.fields import NOT_EMPTY, NULLS, SideTransform
 from connectx.data.transforms.texts import as_text
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
@@ -40,12 +39,7 @@ class HeaderFrom(SideTransform):
             doc="move takes the fields out of the key or value, copy leaves them there.",
             validator=one_of("move", "copy"),
         )
-        .define(
-            "replace.null.with.default",
-            bool,
-            True,
-            doc="Whether null fields that have a default in the schema get it; fields have no defaults here.",
-        )
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -58,13 +52,13 @@ class HeaderFrom(SideTransform):
         purpose = f"header {self.settings['operation']}"
         fields = self.fields(table, purpose)
         require_all(fields, purpose)
+        if self.settings["operation"] == "move":
+            left = [column for name, column in fields.columns.items() if name not in self.settings["fields"]]
+            table = fields.back(left, optional=False)
         for header, name in zip(self.settings["headers"], self.settings["fields"], strict=True):
-            text = as_text(fields.column(name)[1], purpose)
-            table = with_header(table, header, spread(text, fields.valid).cast(pa.binary()))
-        if self.settings["operation"] == "copy":
-            return table
-        left = [column for name, column in fields.columns.items() if name not in self.settings["fields"]]
-        return replaced(table, self.side, fields.struct(left), SchemaName.of(table.schema.field(self.side)))
+            text = as_text(moments(fields.column(name)), purpose)
+            table = with_header(table, header, text.cast(pa.binary()))
+        return table
 
 
 class InsertHeader(Transform):

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.transforms.api import KAFKA, Transform
-from connectx.data.transforms.columns import TIME, TIMESTAMP, name_of, replaced
+from connectx.data.transforms.columns import TIME, TIMESTAMP, Column, moments, name_of, replaced
 from connectx.data.transforms.date_format import DateFormat
-from connectx.data.transforms.fields import SideTransform
+from connectx.data.transforms.fields import NULLS, SideTransform
 from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator
 from connectx.model.validators import one_of, valid_regex
@@ -172,12 +172,7 @@ class TimestampConverter(SideTransform):
             doc="Unit of numbers: seconds, milliseconds, microseconds or nanoseconds.",
             validator=one_of("nanoseconds", "microseconds", "milliseconds", "seconds"),
         )
-        .define(
-            "replace.null.with.default",
-            bool,
-            True,
-            doc="Whether null fields that have a default in the schema get it; fields have no defaults here.",
-        )
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -192,19 +187,22 @@ class TimestampConverter(SideTransform):
         """Nulls stay. A field that is not there changes nothing."""
         name = self.settings["field"]
         if not name:
-            return replaced(table, self.side, self._converted(one_chunk(table[self.side])))
+            field, values = self._converted((table.schema.field(self.side), one_chunk(table[self.side])))
+            return replaced(table, self.side, values, field)
         fields = self.fields(table, "converting timestamp formats")
         if fields.empty:
             return table
         columns = dict(fields.columns)
         if name in columns:
-            field, values = columns[name]
-            values = self._converted(values)
-            columns[name] = (pa.field(name, values.type, field.nullable), values)
+            columns[name] = self._converted(columns[name])
         return fields.back(list(columns.values()))
 
-    def _converted(self, values: pa.Array) -> pa.Array:
-        return values if pa.types.is_null(values.type) else self._written(self._read(values))
+    def _converted(self, column: Column) -> Column:
+        """The schema has no name and no default."""
+        field, values = column
+        if not pa.types.is_null(values.type):
+            values = self._written(self._read(moments(column)))
+        return pa.field(field.name, values.type, field.nullable), values
 
     def _read(self, values: pa.Array) -> pa.Array:
         """Milliseconds since 1970."""

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import SchemaName
 from connectx.data.transforms.api import KAFKA
-from connectx.data.transforms.fields import SideTransform
-from connectx.errors.plugins import ConfigError
+from connectx.data.transforms.columns import replaced
+from connectx.data.transforms.fields import NULLS, SideTransform
+from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef
 
 
@@ -25,12 +27,7 @@ class SetSchemaMetadata(SideTransform):
         ConfigDef()
         .define("schema.name", str, None, importance="HIGH", doc="Schema name to set, such as com.acme.Order.")
         .define("schema.version", int, None, importance="HIGH", doc="Schema version to set.")
-        .define(
-            "replace.null.with.default",
-            bool,
-            True,
-            doc="Whether null fields that have a default in the schema get it; fields have no defaults here.",
-        )
+        .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
     def configure(self) -> None:
@@ -39,9 +36,15 @@ class SetSchemaMetadata(SideTransform):
             raise ConfigError(["Neither schema name nor version configured"])
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """The rows stay as they are; what is not set keeps its value."""
-        place = table.column_names.index(self.side)
-        field = table.schema.field(place)
+        """What is not set keeps its value. Null fields get their defaults, as in Java."""
+        field, values = table.schema.field(self.side), one_chunk(table[self.side])
+        if pa.types.is_null(field.type):
+            return table
+        if self.side in self.varied:
+            raise TransformError("Schema required for [updating schema metadata]")
+        if pa.types.is_struct(field.type) and not values.null_count:
+            fields = self.fields(table, "updating schema metadata")
+            values = fields.struct(list(fields.columns.values()))
         before = SchemaName.of(field)
         name, version = self.settings["schema.name"], self.settings["schema.version"]
         made = replace(
@@ -49,4 +52,4 @@ class SetSchemaMetadata(SideTransform):
             name=before.name if name is None else name,
             version=before.version if version is None else version,
         )
-        return table.set_column(place, made.on(field), table[self.side])
+        return replaced(table, self.side, values, made.on(field))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -41,9 +41,11 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
         spell = _base64
     elif types.is_decimal(kind):
         spell = str
-    elif types.is_date(kind) or types.is_timestamp(kind):
+    elif types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
         spell = _java_date
-        values = values.cast(pa.timestamp("ms", "UTC") if types.is_timestamp(kind) else kind, safe=False)
+        if not types.is_date(kind):
+            milliseconds = pa.time32("ms") if types.is_time(kind) else pa.timestamp("ms", "UTC")
+            values = values.cast(milliseconds, safe=False)
     if spell is None:
         raise TransformError(f"Values of type {name_of(kind)} cannot be used for [{what}]")
     distinct = values.dictionary_encode()
@@ -110,8 +112,10 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-def _java_date(value: date | datetime) -> str:
+def _java_date(value: date | datetime | time) -> str:
     """Values.dateFormatFor: within the first day of 1970 a time, at midnight a date, otherwise both."""
+    if isinstance(value, time):
+        value = datetime.combine(_EPOCH, value, UTC)
     moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
     clock = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
     if moment < _EPOCH + timedelta(days=1):

@@ -23,7 +23,7 @@ from connectx.connectors.cdc.events import Changes, Column, Origin, RowTexts, Ta
 from connectx.connectors.cdc.values import Modes, column_type, enum_type
 from connectx.data.avro.converter import AvroConverter
 from connectx.data.avro.types import parse, value_type
-from connectx.data.connect_schema import DEFAULT, SchemaName, described, name_of
+from connectx.data.connect_schema import DEFAULT, ColumnSchema, SchemaName, described, name_of
 from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json_schema.converter import JsonSchemaConverter
@@ -96,7 +96,11 @@ def client_of(converter: RegistryConverter) -> SchemaRegistryClient:
 
 def written(converter: RegistryConverter, kind: pa.DataType, rows: list[Any], name: str = "", **more: Any) -> pa.Array:
     """Records of rows with the schema's name."""
-    return converter.named(SchemaName(name, **more)).for_topic("t").to_bytes_arrow(pa.array(rows, kind))
+    return (
+        converter.with_schema(ColumnSchema(SchemaName(name, **more)))
+        .for_topic("t")
+        .to_bytes_arrow(pa.array(rows, kind))
+    )
 
 
 AVRO_NAME = '"connect.version":1,"connect.name":"io.debezium.'
