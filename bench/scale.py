@@ -127,9 +127,7 @@ def _measure_config_log(records: list[ConfigRecord]) -> Figures:
 
 def _replay(config: ConfigLog, wire: list[tuple[str, bytes | None]]) -> None:
     for log_offset, (key, value) in enumerate(wire):
-        record = decode_config_record(key.encode(), value)
-        assert record is not None
-        config.apply(log_offset, record)
+        config.apply(log_offset, decode_config_record.value("a record", key.encode(), value))
 
 
 def status_topic(connectors: int, tasks: int) -> list[StatusRecord]:
@@ -144,9 +142,7 @@ def _measure_status_log(group: Group, connectors: int, tasks: int) -> Figures:
 
     def read() -> None:
         for key, value in wire:
-            record = decode_status_record(key.encode(), value)
-            assert record is not None
-            group.deliver(StatusRecordRead(record))
+            group.deliver(StatusRecordRead(decode_status_record.value("a record", key.encode(), value)))
 
     yield {"phase": "status topic read", "cpu_s": _cpu_s(read), "records": len(wire)}
 
@@ -229,7 +225,7 @@ class Group:
         if traced:
             tracemalloc.start()
         start_s = time.process_time()
-        members = {member: decode_metadata(data) for member, data in wire.items()}
+        members = {member: decode_metadata.value("metadata", data) for member, data in wire.items()}
         decoded_s = time.process_time()
         self.deliver(
             JoinGroupReplied(

@@ -38,7 +38,8 @@ def plain(payload: Payload) -> Payload:
 def event_to_json(event: Event) -> str:
     """One line of JSON with all fields of the event."""
     line = {"version": VERSION} | {name: getattr(event, name) for name in _FIELDS}
-    return json.dumps({**line, "why": cause_to_json(event.why)}, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps({**line, "why": cause_to_json(event.why)}, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace").decode()  # half of a surrogate pair cannot be written
 
 
 def event_from_json(value: Any) -> Event:

@@ -25,7 +25,9 @@ from connectx.errors.history import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
 from connectx.history.codec import VersionError, event_from_json, event_to_json, plain
 from connectx.model.clock import Clock
+from connectx.model.decoding import reason_of
 from connectx.model.events import Event, EventKind, Transition
+from connectx.protocol import compact_json
 from connectx.views import Form, Listed, Shown
 
 if TYPE_CHECKING:
@@ -217,13 +219,13 @@ class EventLog:
     @staticmethod
     def _parse(source: Path, number: int, line: str, previous_seq: int) -> Event:
         try:
-            event = event_from_json(json.loads(line.rstrip("\n")))
+            event = event_from_json(compact_json.loads(line.rstrip("\n").encode()))
         except VersionError as error:
             raise EventLogError(
                 f"Line {number} of {source} cannot be read: {error}.",
                 next_step="Read the file with the version of connectx that wrote it.",
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # a line that anyone may have written
             detail = _detail(error)
             raise EventLogError(
                 f"Line {number} of {source} is not an event: {detail}.",
@@ -269,7 +271,9 @@ def _of_kind(kind: str, wanted: Mapping[str, Any]) -> Callable[[Event], bool]:
 def _detail(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in column {error.colno}"
-    return f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+    if isinstance(error, KeyError):
+        return f"the key {error} is missing"
+    return str(error) if isinstance(error, ValueError | TypeError) else reason_of(error)
 
 
 class Subscription(Shown):

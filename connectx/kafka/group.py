@@ -26,9 +26,9 @@ from kafka.protocol.consumer.group import (
 from kafka.protocol.metadata import CoordinatorType
 
 from connectx.core import group_messages
-from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.decoding import Unreadable
 from connectx.model.group import Assignment, MemberMetadata
 from connectx.model.summary import Summary
 from connectx.model.worker_config import WorkerConfig
@@ -190,11 +190,7 @@ class GroupConnection:
         elif error != "MEMBER_ID_REQUIRED":
             self.requests.failed_rebalances += 1
         leads = error is None and reply.leader == reply.member_id
-        try:
-            members = {member.member_id: _metadata(member.metadata) for member in reply.members} if leads else {}
-        except MalformedDataError as malformed:
-            self._failed(effect, str(malformed))
-            return
+        members = self._members(reply.members) if leads else {}
         self._report(
             group_messages.JoinGroupReplied(
                 effect.request_id,
@@ -227,13 +223,26 @@ class GroupConnection:
         assignment = None if error else self._assignment(bytes(reply.assignment))
         self._report(group_messages.SyncGroupReplied(effect.request_id, error, assignment))
 
+    def _members(self, joined: Any) -> dict[str, MemberMetadata]:
+        """Members that may be given work: not one whose metadata cannot be read, which then gets none."""
+        found = {}
+        for member in joined:
+            metadata = decode_metadata(bytes(member.metadata))
+            if isinstance(metadata, Unreadable):
+                _log.warning(
+                    "member %s of group %s gets no work: %s", member.member_id, self._group_id, metadata.reason
+                )
+            else:
+                found[member.member_id] = metadata
+        return found
+
     def _assignment(self, data: bytes) -> Assignment | None:
         """What the leader sent; None when it sent nothing, or nothing that can be read."""
-        try:
-            return decode_assignment(data) if data else None
-        except MalformedDataError as error:
-            _log.warning("the leader of group %s sent an assignment that cannot be read: %s", self._group_id, error)
+        assignment = decode_assignment(data) if data else None
+        if isinstance(assignment, Unreadable):
+            _log.warning("the leader of group %s sent an unreadable assignment: %s", self._group_id, assignment.reason)
             return None
+        return assignment
 
     async def _heartbeat(self, effect: group_messages.SendHeartbeat) -> None:
         assert self._net is not None
@@ -264,7 +273,3 @@ class GroupConnection:
 
 def _ms_since(began_s: float) -> float:
     return (time.monotonic() - began_s) * 1000
-
-
-def _metadata(data: Any) -> MemberMetadata:
-    return decode_metadata(bytes(data))

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.ids import TaskId, TopicPartition, parse_task
 
 
 def json_value(value: Any) -> Any:
@@ -69,8 +69,9 @@ def from_json(kind: Any, value: Any) -> Any:
         _require(isinstance(value, Mapping), kind, value)
         return {str(key): from_json(get_args(kind)[1], item) for key, item in value.items()}
     if kind is TaskId:
-        connector, _, task = str(value).rpartition("-")
-        return TaskId(connector, int(task))
+        task = parse_task(str(value))
+        _require(task is not None, kind, value)
+        return task
     if dataclasses.is_dataclass(kind):
         _require(isinstance(value, Mapping), kind, value)
         return _record(kind, value)

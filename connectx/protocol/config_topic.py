@@ -23,7 +23,8 @@ from connectx.model.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from connectx.model.ids import TaskId
+from connectx.model.decoding import WrongShape, decoder
+from connectx.model.ids import MOST_TASKS, TaskId, parse_task
 from connectx.model.states import TargetState
 from connectx.protocol import compact_json
 
@@ -35,10 +36,6 @@ RESTART = "restart-connector-"
 TASK_COUNT = "tasks-fencing-"
 SESSION_KEY = "session-key"
 LOGGER = "logger-cluster-"
-
-
-class _WrongShape(Exception):
-    """A known key with a value that is not what it should be."""
 
 
 def encode_config_record(record: ConfigRecord) -> tuple[str, bytes | None]:
@@ -77,19 +74,17 @@ def _to_json(record: ConfigRecord) -> tuple[str, dict[str, Any] | None]:
             assert_never(record)
 
 
-def decode_config_record(key: bytes | None, value: bytes | None) -> ConfigRecord | None:
-    """The record, or None for a value that is not JSON: such a one does not even move the config offset.
+@decoder
+def decode_config_record(key: bytes | None, value: bytes | None) -> ConfigRecord:
+    """The record. One that is unreadable, as its value is not JSON, does not even move the config offset.
 
     An unknown key, or a known one with a value of the wrong shape, gives an IgnoredRecord. JSON `null` is a tombstone.
     """
-    try:
-        content = None if value is None else compact_json.loads(value)
-    except ValueError:
-        return None
+    content = None if value is None else compact_json.loads(value)
     text = "" if key is None else key.decode(errors="replace")
     try:
         return _from_json(text, content)
-    except _WrongShape as wrong:
+    except WrongShape as wrong:
         return IgnoredRecord(text, str(wrong))
 
 
@@ -112,50 +107,50 @@ def _from_json(key: str, content: Any) -> ConfigRecord:  # tested in Kafka Conne
         return _session_key(_object(content))
     if key.startswith(LOGGER):
         return LoggerLevelRecord(_name(key, LOGGER), _string(_object(content), "level"))
-    raise _WrongShape("the key is not known")
+    raise WrongShape("the key is not known")
 
 
 def task_of_key(key: str, prefix: str) -> TaskId:
     """The task of `<prefix><connector>-<number>`, the number being what follows the last dash."""
-    connector, _, number = key.removeprefix(prefix).rpartition("-")
-    if not connector or not (number.isascii() and number.isdigit()) or int(number) >= 2**31:
-        raise _WrongShape("the key does not name a task")
-    return TaskId(connector, int(number))
+    task = parse_task(key.removeprefix(prefix))
+    if task is None:
+        raise WrongShape("the key does not name a task")
+    return task
 
 
 def _name(key: str, prefix: str) -> str:
     name = key.removeprefix(prefix)
     if not name:
-        raise _WrongShape("the key names nothing")
+        raise WrongShape("the key names nothing")
     return name
 
 
 def _object(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise _WrongShape("the value is not an object")
+        raise WrongShape("the value is not an object")
     return content
 
 
 def _properties(content: Any) -> Mapping[str, str | None]:
     properties = _object(content).get("properties")
     if not isinstance(properties, dict):
-        raise _WrongShape("'properties' is not an object")
+        raise WrongShape("'properties' is not an object")
     if not all(text is None or isinstance(text, str) for text in properties.values()):
-        raise _WrongShape("'properties' has a value that is neither a string nor null")
+        raise WrongShape("'properties' has a value that is neither a string nor null")
     return properties
 
 
 def _string(content: dict[str, Any], field: str) -> str:
     text = content.get(field)
     if not isinstance(text, str):
-        raise _WrongShape(f"'{field}' is not a string")
+        raise WrongShape(f"'{field}' is not a string")
     return text
 
 
 def _count(content: Any, field: str) -> int:
     count = _object(content).get(field)
-    if not isinstance(count, int) or not compact_json.is_integer(count) or not 0 <= count < 2**31:
-        raise _WrongShape(f"'{field}' is not a count")
+    if not isinstance(count, int) or not compact_json.is_integer(count) or not 0 <= count <= MOST_TASKS:
+        raise WrongShape(f"'{field}' is not a count")
     return count
 
 
@@ -167,7 +162,7 @@ def _target_state(content: Any) -> TargetState:
     try:
         return TargetState(word)
     except ValueError:
-        raise _WrongShape("'state' is no target state") from None
+        raise WrongShape("'state' is no target state") from None
 
 
 def _session_key(content: dict[str, Any]) -> SessionKeyRecord:
@@ -177,8 +172,8 @@ def _session_key(content: dict[str, Any]) -> SessionKeyRecord:
         content.get("creation-timestamp"),
     )
     if not isinstance(created_ms, int) or not compact_json.is_integer(created_ms):
-        raise _WrongShape("'creation-timestamp' is not an integer")
+        raise WrongShape("'creation-timestamp' is not an integer")
     try:
         return SessionKeyRecord(base64.b64decode(text, validate=True), algorithm, created_ms)
     except (binascii.Error, ValueError):
-        raise _WrongShape("'key' is not Base64") from None
+        raise WrongShape("'key' is not Base64") from None

@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from connectx.errors.plugins import MalformedDataError
+from connectx.model.decoding import decoder
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 
@@ -27,15 +28,16 @@ def encode_metadata(metadata: MemberMetadata) -> bytes:
     return out + struct.pack(">i", len(allocation)) + allocation
 
 
+@decoder
 def decode_metadata(data: bytes) -> MemberMetadata:
-    """Inverse of `encode_metadata`; a missing allocation is None. MalformedDataError for anything else."""
+    """Inverse of `encode_metadata`; a missing allocation is None."""
     reader = _Reader(data, "group member metadata")
     version = reader.version()
     url, config_offset = reader.string(), reader.number(">q")
     allocation = None
     if version is not ProtocolVersion.EAGER and not reader.at_end:
         length = reader.number(">i")
-        allocation = None if length < 0 else decode_assignment(reader.take(length))
+        allocation = None if length < 0 else _assignment(reader.take(length))
     return MemberMetadata(version, url, config_offset, allocation)
 
 
@@ -56,12 +58,16 @@ def encode_assignment(assignment: Assignment) -> bytes:
     return out + _work(assignment.revoked) + struct.pack(">i", assignment.delay_ms)
 
 
+@decoder
 def decode_assignment(data: bytes) -> Assignment:
     """Inverse of `encode_assignment`; work comes in the order on the wire.
 
-    In versions 1 and 2 the work sets may be null and trailing fields missing: no work, no delay. MalformedDataError for
-    anything else.
+    In versions 1 and 2 the work sets may be null and trailing fields missing: no work, no delay.
     """
+    return _assignment(data)
+
+
+def _assignment(data: bytes) -> Assignment:
     reader = _Reader(data, "a group assignment")
     version, error = reader.version(), reader.number(">h")
     leader, leader_url, config_offset = reader.string(), reader.string(), reader.number(">q")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from connectx.errors.plugins import MalformedDataError
+from connectx.model.decoding import WrongShape, decoder
 from connectx.protocol import compact_json
 
 Primitive = str | int | float | bool | None
@@ -24,28 +25,31 @@ def encode_offset_value(source_offset: Mapping[str, Primitive] | None) -> bytes 
     return None if source_offset is None else compact_json.dumps(_checked(source_offset, "source offset"))
 
 
-def decode_offset_key(key: bytes | None) -> tuple[str, dict[str, Primitive]] | None:
-    """Connector and source partition; None for a key of another shape, which readers skip."""
-    try:
-        content = None if key is None else compact_json.loads(key)
-    except ValueError:
-        return None
-    match content:
-        case [str(connector), dict(partition)]:
+@decoder
+def decode_offset_key(key: bytes | None) -> tuple[str, dict[str, Primitive]]:
+    """Connector and source partition."""
+    match None if key is None else compact_json.loads(key):
+        case [str(connector), dict(partition)] if _is_flat(partition):
             return connector, partition
         case _:
-            return None
+            raise WrongShape("it is not a connector and a source partition")
 
 
+@decoder
 def decode_offset_value(value: bytes | None) -> dict[str, Primitive] | None:
-    """The source offset, None for a tombstone. MalformedDataError for anything but a JSON object or null."""
-    try:
-        content = None if value is None else compact_json.loads(value)
-    except ValueError as error:
-        raise MalformedDataError("an offset record", f"it is not JSON ({error})") from error
-    if content is not None and not isinstance(content, dict):
-        raise MalformedDataError("an offset record", "it is not a JSON object")
+    """The source offset, None for a tombstone and JSON `null`."""
+    content = None if value is None else compact_json.loads(value)
+    if content is not None and not (isinstance(content, dict) and _is_flat(content)):
+        raise WrongShape("it is not a flat JSON object")
     return content
+
+
+def _is_flat(values: Mapping[str, object]) -> bool:
+    """As Kafka Connect writes them (OffsetUtils.validateFormat); integers have 64 bits."""
+    return all(
+        value is None or isinstance(value, str | float | bool) or compact_json.is_integer(value)
+        for value in values.values()
+    )
 
 
 def _checked(values: Mapping[str, Primitive], what: str) -> dict[str, Primitive]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
-from struct import error as StructError
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from connectx.errors.databases import ReplicationMessageError
+from connectx.model.decoding import refusing
 
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970; PostgreSQL counts from there."""
@@ -34,6 +34,17 @@ _COLUMN: Final = Struct(">Ii")
 _COUNT: Final = Struct(">H")
 _OID: Final = Struct(">I")
 _TRUNCATE: Final = Struct(">IB")
+
+
+def _unreadable(reason: str) -> ReplicationMessageError:
+    return ReplicationMessageError(
+        f"PostgreSQL sent a message of pgoutput that cannot be read: {reason}.",
+        next_step="Report it with the version of PostgreSQL.",
+    )
+
+
+readable: Final = refusing(_unreadable)
+"""Decorates what reads bytes of PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +137,7 @@ class Messages:
         ReplicationMessageError: a message is empty or of a kind that protocol version 1 does not have.
     """
 
+    @readable
     def __init__(self, buffer: Any, starts: Any, ends: Any, lsns: Any) -> None:
         self.buffer = buffer
         self.lsns = lsns
@@ -139,6 +151,7 @@ class Messages:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    @readable
     def begins(self) -> Begins:
         """The starts of transactions in order."""
         numbers = self._all(BEGIN, _BEGIN_BYTES)
@@ -146,6 +159,7 @@ class Messages:
         moments = self._numbers(at + 9, ">i8") + POSTGRES_EPOCH_US
         return Begins(numbers, self._numbers(at + 1, ">u8"), moments, self._numbers(at + 17, ">u4"))
 
+    @readable
     def commits(self) -> Commits:
         """The ends of transactions in order."""
         numbers = self._all(COMMIT, _COMMIT_BYTES)
@@ -161,14 +175,17 @@ class Messages:
             first = int(ends[place])
         yield self._slice(first, len(self))
 
+    @readable
     def relations(self) -> list[tuple[int, Relation]]:
         """Number of the message and table, of each description of a table."""
         return [(number, _relation(self.data(number))) for number in self._of(RELATION)]
 
+    @readable
     def truncates(self) -> list[tuple[int, tuple[int, ...]]]:
         """Number of the message and oids of the tables, of each TRUNCATE."""
         return [(number, _truncated(self.data(number))) for number in self._of(TRUNCATE)]
 
+    @readable
     def changes(self) -> tuple[Any, Any]:
         """Numbers of all inserts, updates and deletes, and the oids of their tables (int64)."""
         numbers = np.flatnonzero(np.isin(self.kinds, _ROWS))
@@ -176,6 +193,7 @@ class Messages:
         self._refuse(numbers, starts + 6 > self._ends[numbers], "it ends before its row")
         return numbers, self._numbers(starts + 1, ">u4")
 
+    @readable
     def rows(self, numbers: Any, width: int) -> Rows:
         """The rows of some inserts, updates and deletes of a table.
 
@@ -199,6 +217,7 @@ class Messages:
         self._refuse(numbers, at != ends, "it has bytes after its end")
         return Rows(marks, old, new)
 
+    @readable
     def data(self, number: int) -> bytes:
         """The bytes of a message."""
         return bytes(self.buffer[self._starts[number] : self._ends[number]])
@@ -262,13 +281,6 @@ def _spread(values: Any, places: Any, count: int) -> Any:
 
 
 def _relation(data: bytes) -> Relation:
-    try:
-        return _described(data)
-    except (StructError, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise _malformed(data, str(error) or type(error).__name__) from error
-
-
-def _described(data: bytes) -> Relation:
     oid = _OID.unpack_from(data, 1)[0]
     schema, at = _text(data, 5)
     name, at = _text(data, at)
@@ -282,7 +294,7 @@ def _described(data: bytes) -> Relation:
         columns.append(RelationColumn(column, type_oid, modifier, is_key))
         at += _COLUMN.size
     if at != len(data):
-        raise ValueError("it has bytes after its end")
+        raise _malformed(data, "it has bytes after its end")
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
 
 
@@ -299,7 +311,4 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _malformed(data: bytes, reason: str) -> ReplicationMessageError:
-    return ReplicationMessageError(
-        f"PostgreSQL sent a message of pgoutput ({data[:1]!r}) that cannot be read: {reason}.",
-        next_step="Report it with the version of PostgreSQL.",
-    )
+    return _unreadable(f"it begins with {data[:1]!r}, and {reason}")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectx.model.ids import TaskId
+from connectx.model.decoding import WrongShape, decoder
+from connectx.model.ids import parse_task
 from connectx.model.states import State
 from connectx.model.status_records import (
     ConnectorStatusRecord,
@@ -54,53 +55,43 @@ def _encode_status(status: Status | None) -> bytes | None:
     )
 
 
-def decode_status_record(key: bytes | None, value: bytes | None) -> StatusRecord | None:
-    """The record, or None for an unknown key or a value of the wrong shape, which readers skip."""
+@decoder
+def decode_status_record(key: bytes | None, value: bytes | None) -> StatusRecord:
+    """The record; unreadable are also an unknown key and a value of the wrong shape."""
     text = "" if key is None else key.decode(errors="replace")
-    try:
-        content = None if value is None else compact_json.loads(value)
-    except ValueError:
-        return None
+    content = None if value is None else compact_json.loads(value)
     if text.startswith(CONNECTOR) and text != CONNECTOR:
-        status = _decode_status(content)
-        return None if status is None and value is not None else ConnectorStatusRecord(text[len(CONNECTOR) :], status)
-    if text.startswith(TASK):
-        status = _decode_status(content)
-        task = _decode_task(text.removeprefix(TASK))
-        return None if task is None or (status is None and value is not None) else TaskStatusRecord(task, status)
-    if text.startswith(TOPIC):
-        topic, _, connector = text.removeprefix(TOPIC).partition(TOPIC_SEPARATOR)
-        if topic and connector:
-            return (
-                TopicStatusRecord(topic, connector, None) if value is None else _decode_use(topic, connector, content)
-            )
-    return None
+        return ConnectorStatusRecord(text[len(CONNECTOR) :], None if value is None else _decode_status(content))
+    task = parse_task(text.removeprefix(TASK)) if text.startswith(TASK) else None
+    if task is not None:
+        return TaskStatusRecord(task, None if value is None else _decode_status(content))
+    topic, _, connector = text.removeprefix(TOPIC).partition(TOPIC_SEPARATOR)
+    if text.startswith(TOPIC) and topic and connector:
+        return TopicStatusRecord(topic, connector, None) if value is None else _decode_use(topic, connector, content)
+    raise WrongShape("the key is not known")
 
 
-def _decode_task(name: str) -> TaskId | None:
-    connector, _, number = name.rpartition("-")
-    if not connector or not (number.isascii() and number.isdigit()):
-        return None
-    return TaskId(connector, int(number))
-
-
-def _decode_status(content: Any) -> Status | None:
+def _decode_status(content: Any) -> Status:
     if not isinstance(content, dict):
-        return None
+        raise WrongShape("the value is not an object")
     state, generation = content.get("state"), content.get("generation")
     worker_id, trace, version = content.get("worker_id"), content.get("trace"), content.get("version")
-    if not isinstance(worker_id, str) or not isinstance(generation, int) or not compact_json.is_integer(generation):
-        return None
+    if not isinstance(worker_id, str) or not isinstance(generation, int) or not _is_generation(generation):
+        raise WrongShape("'worker_id' or 'generation' is of a wrong type")
     if state not in list(State) or not all(text is None or isinstance(text, str) for text in (trace, version)):
-        return None
+        raise WrongShape("'state' is no state, or 'trace' or 'version' is not a string")
     return Status(State(state), worker_id, generation, trace, version)
 
 
-def _decode_use(topic: str, connector: str, content: Any) -> TopicStatusRecord | None:
+def _is_generation(number: int) -> bool:
+    return compact_json.is_integer(number) and -(2**31) <= number < 2**31
+
+
+def _decode_use(topic: str, connector: str, content: Any) -> TopicStatusRecord:
     used = content.get("topic") if isinstance(content, dict) else None
     if not isinstance(used, dict):
-        return None
+        raise WrongShape("'topic' is not an object")
     task, discovered_ms = used.get("task"), used.get("discoverTimestamp")
     if not compact_json.is_integer(task) or not compact_json.is_integer(discovered_ms):
-        return None
+        raise WrongShape("'task' or 'discoverTimestamp' is not an integer")
     return TopicStatusRecord(topic, connector, task, discovered_ms)

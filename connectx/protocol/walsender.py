@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from connectx.protocol.pgoutput import POSTGRES_EPOCH_US, Messages
+from connectx.protocol.pgoutput import POSTGRES_EPOCH_US, Messages, readable
 
 DATA, KEEPALIVE = b"wk"
 """What a frame begins with."""
@@ -23,6 +23,7 @@ _KEEPALIVE: Final = Struct(">BQqB")
 _STATUS: Final = Struct(">cQQQqB")
 
 
+@readable
 def keepalive(frame: bytes) -> tuple[int, bool]:
     """LSN up to which the server has sent everything, and whether it asks for a status."""
     _, lsn, _, asks = _KEEPALIVE.unpack(frame)
@@ -39,6 +40,7 @@ def status(lsn: int, now_us: int) -> bytes:
     return _STATUS.pack(b"r", lsn, lsn, lsn, now_us - POSTGRES_EPOCH_US, 1)
 
 
+@readable
 def messages_of(frames: Sequence[bytes]) -> Messages:
     """The messages in DATA frames."""
     buffer = np.frombuffer(b"".join(frames), np.uint8)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from connectx.errors.history import RecordingError
+from connectx.model.decoding import reason_of
+from connectx.protocol import compact_json
 from connectx.values import Value
 from connectx.views import Form, Shown, masked_text
 
@@ -164,12 +166,14 @@ def recordings_of(lines: Sequence[str], path: str) -> tuple[Recording, ...]:
             raise _broken(path, at + 1, f"its version is {header.get('version')}, and this one reads {VERSION}")
         try:
             end = at + 2 + header["steps"]
+            if end < at + 2:
+                raise _broken(path, at + 1, f"its number of steps is {header['steps']}")
             if end > len(lines):
                 raise _broken(path, len(lines), f"{end - len(lines)} lines are missing after it")
             entries = tuple(entry_of(_object(path, number, lines[number])) for number in range(at + 2, end))
             state = _object(path, at + 1, lines[at + 1])["state"]
             named = {name: header[name] for name in ("kind", "name", "settings", "known", "reason")}
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, IndexError) as error:
             raise _broken(path, at + 1, f"{error} is missing or of a wrong type in its recording") from error
         found.append(Recording(state=state, entries=entries, **named))
         at = end
@@ -187,9 +191,9 @@ def entry_of(content: Mapping[str, Any]) -> Entry:
 
 def _object(path: str, number: int, line: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise _broken(path, number + 1, "it is not JSON") from error
+        value = compact_json.loads(line.encode())
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, number + 1, reason_of(error)) from error
     if not isinstance(value, dict):
         raise _broken(path, number + 1, "it is not a JSON object")
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from connectx.errors.history import RecordingError
 from connectx.recording.codec import agree, shown
@@ -11,8 +11,6 @@ from connectx.recording.file import Entry, Recording
 from connectx.recording.kind import Answers, Core, CoreKind
 from connectx.recording.kinds import KINDS
 from connectx.values import Value
-
-_OF_ANOTHER_VERSION: Final = (ValueError, KeyError, TypeError)
 
 
 class Difference(Value):
@@ -60,7 +58,7 @@ def first_difference(recording: Recording, *, sentences: bool = True) -> Differe
     for number, entry in enumerate(recording.entries, start=1):
         try:
             stimulus = codec.decode(entry.stimulus)
-        except _OF_ANOTHER_VERSION as error:
+        except Exception as error:
             raise _unreadable(recording, f"step {number}", error) from error
         answers.given = list(entry.answers)
         before = core.marks()
@@ -83,11 +81,11 @@ def _started(recording: Recording, kind: CoreKind[Any, Any], answers: Answers) -
     """The core before the first step."""
     try:
         core: Core = kind.make(kind.read(recording.settings, answers))
-    except _OF_ANOTHER_VERSION as error:
+    except Exception as error:
         raise _unreadable(recording, "header", error) from error
     try:
         core.restore(kind.codec.decode(recording.state))
-    except _OF_ANOTHER_VERSION as error:
+    except Exception as error:
         raise _unreadable(recording, "state", error) from error
     return core
 

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,7 +25,7 @@ from connectx.errors.clusters import WorkerStoppedError
 from connectx.errors.rest import RestError
 from connectx.model.group import ProtocolVersion
 from connectx.rest import bodies
-from connectx.rest.call import Backend, Call, ForwardedError, error_response
+from connectx.rest.call import Backend, Call, ForwardedError, JsonResponse, error_response
 from connectx.rest.guard import NO_LOGIN, UNKNOWN_SENDER
 from connectx.rest.operation import Answer, Operation
 
@@ -108,7 +108,7 @@ async def _respond(operation: Operation[Any], call: Call) -> Response:
         return Response(status_code=answer.status, headers=answer.headers)
     if operation.media_type is not None:
         return Response(answer.body, answer.status, {"content-type": operation.media_type})
-    return JSONResponse(answer.body, answer.status, answer.headers)
+    return JsonResponse(answer.body, answer.status, answer.headers)
 
 
 async def _answer(operation: Operation[Any], call: Call, content: bytes) -> Answer[Any]:

@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar, assert_never, cast
 from urllib.parse import unquote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
+from typing_extensions import override
 
 from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused
 from connectx.core.verbs import Asks, Verb
 from connectx.errors.rest import RestError
+from connectx.protocol import compact_json
 from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.operation import TASK, Answer, Operation
@@ -147,6 +149,16 @@ class Call:
         return waiting.result()
 
 
+class JsonResponse(Response):
+    """A JSON body. What others wrote into it, such as half of a surrogate pair, does not keep it from being sent."""
+
+    media_type = "application/json"
+
+    @override
+    def render(self, content: Any) -> bytes:
+        return compact_json.dumps(content)
+
+
 async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes:
     """The whole body; RestError 408 when it does not arrive in time, 413 when it is too large."""
     declared = request.headers.get("content-length", "")
@@ -169,4 +181,4 @@ async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """The body that every failure has."""
-    return JSONResponse(bodies.Error(error_code=status, message=message), status, headers)
+    return JsonResponse(bodies.Error(error_code=status, message=message), status, headers)

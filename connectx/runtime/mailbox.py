@@ -11,12 +11,15 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from connectx.core.messages import Posted, SetTimer, TimerFired
 from connectx.core.timer_keys import TimerKey
 from connectx.model.clock import Clock
 from connectx.values import Value
+
+_LONGEST_WAIT_S: Final = 86_400.0
+"""A timer may be for any time: a record of the config topic can claim that a session key was made in a far future."""
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +128,7 @@ class Mailbox:
             heapq.heappop(self._timers)
         wait_s = None
         if self._timers:
-            wait_s = (self._timers[0][0] - self._clock()) / 1000
+            wait_s = min((self._timers[0][0] - self._clock()) / 1000, _LONGEST_WAIT_S)
             if wait_s <= 0:
                 timer = heapq.heappop(self._timers)[2]
                 return TimerFired(timer.key, timer.token)

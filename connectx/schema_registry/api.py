@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -15,10 +14,12 @@ from starlette.types import ASGIApp
 
 from connectx.data.protobuf.files import encoded, file_of
 from connectx.errors.rest import RestError
+from connectx.model.decoding import reason_of
+from connectx.protocol import compact_json
 from connectx.rest.app import Endpoint, routed
-from connectx.rest.call import read_body
-from connectx.schema_registry.catalog import KINDS, Catalog
-from connectx.schema_registry.records import Version
+from connectx.rest.call import JsonResponse, read_body
+from connectx.schema_registry.catalog import Catalog
+from connectx.schema_registry.records import KINDS, Version
 from connectx.schema_registry.refusals import RefusedError
 from connectx.schema_registry.store import SchemaStore
 
@@ -69,9 +70,9 @@ class _Asked:
     def body(self) -> Mapping[str, Any]:
         """The JSON object of the body."""
         try:
-            found = json.loads(self._body)
-        except ValueError as error:
-            raise RefusedError(400, 400, f"Unable to parse the body as JSON: {error}") from error
+            found = compact_json.loads(self._body)
+        except (ValueError, RecursionError) as error:
+            raise RefusedError(400, 400, f"Unable to parse the body as JSON: {reason_of(error)}") from error
         if not isinstance(found, dict):
             raise RefusedError(400, 400, "The body is not a JSON object")
         for name in ("id", "version"):
@@ -112,7 +113,7 @@ def create_app(store: SchemaStore) -> ASGIApp:
 
 
 def _answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json.dumps(content, ensure_ascii=False), status, headers, media_type=_JSON)
+    return JsonResponse(content, status, headers, media_type=_JSON)
 
 
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

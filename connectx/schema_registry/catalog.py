@@ -7,7 +7,6 @@ nothing here does I/O. Mirrors Confluent's KafkaSchemaRegistry and its in-memory
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,14 +15,21 @@ from connectx.data.json_schema import nodes
 from connectx.data.protobuf.files import plain_text
 from connectx.data.protobuf.pools import descriptor_of
 from connectx.errors.plugins import ConversionError
+from connectx.model.decoding import WrongShape
 from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility
 from connectx.schema_registry.levels import Level
 from connectx.schema_registry.records import (
+    KINDS,
+    LARGEST,
+    MODES,
     KeyValue,
     Reference,
+    StoredDeletion,
+    StoredSetting,
+    StoredVersion,
     Version,
     config_record,
-    decode_version,
+    decode_record,
     delete_subject_record,
     mode_record,
     references_of,
@@ -33,10 +39,6 @@ from connectx.schema_registry.records import (
 from connectx.schema_registry.refusals import Refusal, RefusedError
 from connectx.values import Value
 
-_log = logging.getLogger(__name__)
-
-KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
-MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "AVRO": avro_compatibility.parse,
     "JSON": nodes.parse,
@@ -47,7 +49,6 @@ _PROBLEMS: Final[Mapping[str, Callable[..., list[str]]]] = {
     "JSON": json_compatibility.problems,
     "PROTOBUF": protobuf_compatibility.problems,
 }
-_LARGEST: Final = 2**31 - 1
 
 
 class Change(Value):
@@ -67,30 +68,24 @@ class Catalog:
     _modes: dict[str | None, str] = field(default_factory=dict)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take over one record. What cannot be read is logged and left out, as it is by Confluent's registry."""
-        try:
-            known = json.loads(key or b"null")
-            self._apply(known["keytype"], known, None if value is None else json.loads(value))
-        except (ValueError, KeyError, TypeError) as error:
-            _log.warning("a record of the schemas topic cannot be read: %r: %r", key, error)
+        """Take over one record.
 
-    def _apply(self, keytype: str, key: Mapping[str, Any], value: Any) -> None:
-        subject = key.get("subject")
-        match keytype:
-            case "SCHEMA" if value is None:
-                self._versions.get(str(subject), {}).pop(int(key["version"]), None)
-            case "SCHEMA":
-                version = decode_version(value)
-                self._versions.setdefault(version.subject, {})[version.version] = version
-            case "CONFIG":
-                _set(self._levels, subject, None if value is None else value.get("compatibilityLevel"))
-            case "MODE":
-                _set(self._modes, subject, None if value is None else value.get("mode"))
-            case "DELETE_SUBJECT" if value is not None:
-                found = self._versions.get(str(subject), {})
-                for number, version in found.items():
-                    if number <= int(value["version"]):
-                        found[number] = replace(version, deleted=True)
+        Raises:
+            MalformedDataError: it cannot be read, and changes nothing. Confluent's registry leaves it out, too.
+        """
+        match decode_record.value("a record of the schemas topic", key, value):
+            case StoredVersion(subject, number, None):
+                self._versions.get(subject, {}).pop(number, None)
+            case StoredVersion(subject, number, version):
+                assert version is not None, "a deletion is handled above"
+                self._versions.setdefault(subject, {})[number] = version
+            case StoredSetting(is_mode, of, setting):
+                _set(self._modes if is_mode else self._levels, of, setting)
+            case StoredDeletion(subject, last):
+                found = self._versions.get(subject, {})
+                found |= {number: replace(one, deleted=True) for number, one in found.items() if number <= last}
+            case None:
+                pass
 
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
         """Names of subjects with versions."""
@@ -274,7 +269,7 @@ class Catalog:
             raise Refusal.INVALID_SCHEMA.error("Empty schema")
         try:
             references = references_of(request.get("references"))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, WrongShape) as error:
             raise Refusal.INVALID_SCHEMA.error(f"Invalid references: {error!r}") from error
         try:
             made = Version(subject, 0, 0, _compact(text, kind), kind, references)
@@ -295,10 +290,12 @@ class Catalog:
     def _texts(self, references: Iterable[Reference]) -> list[tuple[str, str]]:
         """(name, text) of the schemas that are referred to, their own references first."""
         found: dict[tuple[str, int], tuple[str, str]] = {}
+        seen: set[tuple[str, int]] = set()
 
         def collect(one: Reference) -> None:
-            if (one.subject, one.version) in found:
+            if (one.subject, one.version) in seen:  # also if records that others wrote refer to each other
                 return
+            seen.add((one.subject, one.version))
             number = "latest" if one.version == -1 else str(one.version)
             try:
                 version = self.version(one.subject, number, deleted=True)
@@ -362,7 +359,7 @@ def _number(text: str) -> int | None:
     """A version's number; None: the latest."""
     if text in ("latest", "-1"):
         return None
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= LARGEST:
         raise Refusal.INVALID_VERSION.error(text)
     return int(text)
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import field
 from typing import Any, Final
 
+from connectx.model.decoding import WrongShape, decoder
+from connectx.protocol import compact_json
+from connectx.schema_registry.levels import Level
 from connectx.values import Value
 
 KeyValue = tuple[str, bytes | None]
+
+KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
+MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+LARGEST: Final = 2**31 - 1
+"""Of versions and ids."""
 
 _SCHEMA_MAGIC: Final = 1
 
@@ -92,19 +100,79 @@ def _setting(keytype: str, subject: str | None, value: dict[str, str] | None) ->
     return key, None if value is None else _bytes({**of_subject, **value})
 
 
-def decode_version(value: Mapping[str, Any]) -> Version:
-    """A version of its record's value.
+class StoredVersion(Value):
+    """A version is stored, or permanently deleted."""
 
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
+    subject: str
+    number: int
+    version: Version | None
+
+
+class StoredSetting(Value):
+    """The compatibility or the mode of a subject, or the global one; no value: it is removed."""
+
+    is_mode: bool
+    subject: str | None
+    value: str | None
+
+
+class StoredDeletion(Value):
+    """Versions of a subject up to a number are softly deleted."""
+
+    subject: str
+    number: int
+
+
+@decoder
+def decode_record(key: bytes | None, value: bytes | None) -> StoredVersion | StoredSetting | StoredDeletion | None:
+    """What a record stores; None for a kind of record that connectx does not use."""
+    known = compact_json.loads(key or b"null")
+    content = None if value is None else compact_json.loads(value)
+    if not isinstance(known, dict) or not (content is None or isinstance(content, dict)):
+        raise WrongShape("its key or its value is not a JSON object")
+    subject = known.get("subject")
+    if not (subject is None or isinstance(subject, str)):
+        raise WrongShape("its subject is not a string")
+    match known.get("keytype"):
+        case "SCHEMA":
+            version = None if content is None else _version(content)
+            where = known if version is None else content or {}
+            return StoredVersion(str(where["subject"]), _number(where["version"]), version)
+        case "CONFIG":
+            return StoredSetting(False, subject, _one_of(content, "compatibilityLevel", Level.__members__))
+        case "MODE":
+            return StoredSetting(True, subject, _one_of(content, "mode", MODES))
+        case "DELETE_SUBJECT" if content is not None:
+            return StoredDeletion(str(subject), _number(content["version"]))
+        case _:
+            return None
+
+
+def _one_of(content: Mapping[str, Any] | None, name: str, known: Container[str]) -> str | None:
+    value = None if content is None else content.get(name)
+    if value is not None and value not in known:
+        raise WrongShape(f"its {name} is not known")
+    return None if value is None else str(value)
+
+
+def _number(given: Any) -> int:
+    number = int(given)
+    if not -1 <= number <= LARGEST:
+        raise WrongShape("a number is out of range")
+    return number
+
+
+def _version(value: Mapping[str, Any]) -> Version:
+    kind = str(value.get("schemaType") or "AVRO")
+    if kind not in KINDS:
+        raise WrongShape("its schemaType is not known")
     known = {"subject", "version", "id", "schema", "schemaType", "references", "deleted"}
     return Version(
         str(value["subject"]),
-        int(value["version"]),
-        int(value["id"]),
+        _number(value["version"]),
+        _number(value["id"]),
         str(value["schema"]),
-        str(value.get("schemaType") or "AVRO"),
+        kind,
         references_of(value.get("references")),
         bool(value.get("deleted", False)),
         {key: one for key, one in value.items() if key not in known},
@@ -112,8 +180,12 @@ def decode_version(value: Mapping[str, Any]) -> Version:
 
 
 def references_of(given: Any) -> tuple[Reference, ...]:
-    """References as they are spelled in JSON."""
-    return tuple(Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in given or ())
+    """References as they are spelled in JSON.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError, WrongShape: they are of another shape.
+    """
+    return tuple(Reference(str(one["name"]), str(one["subject"]), _number(one["version"])) for one in given or ())
 
 
 def _text(content: Mapping[str, Any]) -> str:

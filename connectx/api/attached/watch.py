@@ -26,6 +26,7 @@ from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.internal.topic_tail import TopicTail, as_bytes
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.clock import Clock
+from connectx.model.decoding import Unreadable
 from connectx.model.events import Transition
 from connectx.model.ids import TopicPartition
 from connectx.model.payloads import SightLost, SightRegained
@@ -237,15 +238,19 @@ class Watch:
         assert self._kafka is not None
         if message.topic() == self._kafka.config_topic:
             config = decode_config_record(key, value)
-            if config is not None and silently:
+            if isinstance(config, Unreadable):
+                _log.info("A record of the config topic is skipped: %s", config.reason)
+            elif silently:
                 self._observation.config.apply(offset, config)
-            elif config is not None:
+            else:
                 self._append(self._observation.observe_config(offset, config, written_ms))
             return
         status = decode_status_record(key, value)
-        if status is not None and silently:
+        if isinstance(status, Unreadable):
+            _log.info("A record of the status topic is skipped: %s", status.reason)
+        elif silently:
             self._observation.status.apply(status, written_ms)
-        elif status is not None:
+        else:
             self._append(self._observation.observe_status(status, written_ms))
 
     def _crashed(self, error: BaseException) -> None:

@@ -88,7 +88,7 @@ class Backup(Value):
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BackupFileError(f"The export {path} cannot be read: {error}.", next_step=_ANOTHER) from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise BackupFileError(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from connectx.errors.plugins import MalformedDataError
-from connectx.model.group import WorkSet
+from connectx.model.decoding import Unreadable
+from connectx.model.group import Assignment, MemberMetadata, WorkSet
 from connectx.protocol.group import decode_assignment, decode_metadata
 from connectx.values import Value
 
@@ -68,12 +68,14 @@ class GroupView(Value):
 
 def group_view(group_id: str, protocol: str, described: Sequence[GroupMember]) -> GroupView | None:
     """A stable group's assignments; None when the metadata of a member cannot be decoded."""
-    try:
-        members = tuple(sorted((_member(one) for one in described), key=lambda member: member.worker_id))
-    except MalformedDataError:
-        return None
-    leader = next((decode_assignment(one.assignment).leader_url for one in described if one.assignment), "")
-    return GroupView(group_id, protocol, leader, members)
+    members, leader = [], ""
+    for one in described:
+        joined, given = decode_metadata(one.metadata), decode_assignment(one.assignment)
+        if isinstance(joined, Unreadable) or isinstance(given, Unreadable):
+            return None
+        leader = leader or given.leader_url
+        members.append(_member(one.member_id, joined, given))
+    return GroupView(group_id, protocol, leader, tuple(sorted(members, key=lambda member: member.worker_id)))
 
 
 def worker_id_of(url: str) -> str:
@@ -81,14 +83,12 @@ def worker_id_of(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def _member(described: GroupMember) -> Member:
-    joined = decode_metadata(described.metadata)
-    given = decode_assignment(described.assignment)
+def _member(member_id: str, joined: MemberMetadata, given: Assignment) -> Member:
     work = given.assigned
     if given.version.is_cooperative and joined.allocation is not None:
         work = joined.allocation.assigned.minus(given.revoked).plus(given.assigned)
     return Member(
-        described.member_id,
+        member_id,
         worker_id_of(joined.url),
         joined.url,
         joined.config_offset,

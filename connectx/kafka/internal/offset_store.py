@@ -7,20 +7,16 @@ OffsetStorageReaderImpl.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from typing import Final
 
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import ClientClosedError
-from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.model.ids import TopicPartition
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.protocol.offsets_topic import decode_offset_key, decode_offset_value, encode_offset_key
-
-_log = logging.getLogger(__name__)
 
 # An open transaction in the topic holds readers back; it ends at the latest after transaction.timeout.ms (60 s).
 READ_S: Final = 90.0
@@ -45,12 +41,9 @@ class OffsetStore:
         self._partitions = tuple(partitions)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in one record; on the tail's thread."""
-        known = decode_offset_key(key)
-        if key is None or known is None:
-            _log.warning("A record of the offsets topic is skipped: its key is not a connector and a source partition.")
-            return
-        connector, partition = known
+        """Take in one record; on the tail's thread. MalformedDataError for a key that names no source partition."""
+        connector, partition = decode_offset_key.value("a key of the offsets topic", key)
+        assert key is not None, "a null key cannot be read"
         if value is None or value == b"null":
             self._values.pop(key, None)
             self._keys.get(connector, {}).pop(key, None)
@@ -98,11 +91,8 @@ class OffsetStore:
         return list(self._keys.get(connector, {}).values())
 
     def _offset(self, key: bytes) -> SourceOffset | None:
-        value = self._values.get(key)
-        try:
-            return None if value is None else decode_offset_value(value)
-        except MalformedDataError as error:
-            raise MalformedDataError(f"a record with the key {key.decode(errors='replace')}", error.message) from error
+        what = f"an offset record with the key {key.decode(errors='replace')}"
+        return decode_offset_value.value(what, self._values.get(key))
 
     def _refresh(self, timeout_s: float, cancel: threading.Event | None) -> None:
         ended = threading.Event()

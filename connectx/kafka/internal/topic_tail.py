@@ -1,6 +1,7 @@
 """Reads topics from their beginning and follows them, on one thread that owns one consumer.
 
-Decides when the end of a topic has been reached. It never interprets records. Mirrors Kafka Connect's KafkaBasedLog,
+Decides when the end of a topic has been reached. It never interprets records; one that cannot be read is logged and
+skipped. Mirrors Kafka Connect's KafkaBasedLog,
 whose read to end it does the same way: ask for the ends (read_uncommitted), then wait until the consumer's position
 has passed them, also over transaction markers.
 """
@@ -24,6 +25,7 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.partition_offsets import Offsets
 from connectx.kafka.kafka_errors import worth_knowing
 from connectx.kafka.settings.client_config import ClientConfig
+from connectx.model.decoding import reason_of
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class TopicTail:
         name: of the thread.
         config: settings of the consumer.
         admin: asked for the ends.
-        on_record: takes each record in order; called on the thread.
+        on_record: takes each record in order; called on the thread. A record that it raises an error for is skipped.
         on_turn: called on the thread again and again, at least every 100 ms.
         on_crash: called once if the thread dies.
     """
@@ -86,6 +88,7 @@ class TopicTail:
         self._reads: dict[int, _Read] = {}
         self._ids = itertools.count(1)
         self._ending = False
+        self._ended_by = "The worker has ended."
         self._abandoned = False
         self._connection_error: KafkaError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -118,7 +121,7 @@ class TopicTail:
         read_id = next(self._ids)
         self._reads[read_id] = _Read(tuple(partitions), timeout_s or 0.0, deadline_s, done)
         if self._ending:
-            self._finish(read_id, ClientClosedError("The worker has ended."))
+            self._finish(read_id, ClientClosedError(self._ended_by))
         return read_id
 
     def begin_read(self, read_id: int) -> None:
@@ -157,6 +160,7 @@ class TopicTail:
                 self._on_turn()
         except BaseException as error:
             self._ending = True
+            self._ended_by = f"Reading internal topics ended with an error: {type(error).__name__}: {error}"
             _log.exception("reading internal topics ended with an error")
             self._on_crash(error)
         finally:
@@ -183,7 +187,7 @@ class TopicTail:
             return
         error = message.error()
         if error is None:
-            self._on_record(message)
+            self._hand_over(message)
         elif error.code() == KafkaError._PARTITION_EOF:
             where = TopicPartition(str(message.topic()), int(message.partition() or 0))
             self._positions[where] = max(self._positions.get(where, 0), int(message.offset() or 0))
@@ -192,6 +196,20 @@ class TopicTail:
         else:
             self._connection_error = error
             _log.info("reading internal topics: %s", error)
+
+    def _hand_over(self, message: Message) -> None:
+        """A record that cannot be read is skipped, as Kafka Connect's workers do: anyone may have written it."""
+        try:
+            self._on_record(message)
+        except Exception as error:
+            _log.warning(
+                "The record at offset %s of %s-%s is skipped: %s.",
+                message.offset(),
+                message.topic(),
+                message.partition(),
+                reason_of(error),
+                exc_info=None if isinstance(error, ConnectxError) else error,
+            )
 
     def _note_positions(self) -> None:
         assert self._consumer is not None
@@ -251,7 +269,7 @@ class TopicTail:
 
     def _fail_reads(self) -> None:
         for read_id in list(self._reads):
-            self._finish(read_id, ClientClosedError("The worker has ended."))
+            self._finish(read_id, ClientClosedError(self._ended_by))
 
     def _on_connection_error(self, error: KafkaError) -> None:
         if worth_knowing(error):

@@ -209,19 +209,15 @@ class InternalTopics:
         self._readers[str(message.topic())](message)
 
     def _on_config_record(self, message: Message) -> None:
-        record = decode_config_record(as_bytes(message.key()), as_bytes(message.value()))
-        if record is None:
-            _log.warning("Record %s of the config topic is skipped: its value is not JSON.", message.offset())
-        else:
-            self._report(ConfigRecordRead(int(message.offset() or 0), record))
+        key, value = as_bytes(message.key()), as_bytes(message.value())
+        record = decode_config_record.value("a record of the config topic", key, value)
+        self._report(ConfigRecordRead(int(message.offset() or 0), record))
 
     def _on_status_record(self, message: Message) -> None:
-        record = decode_status_record(as_bytes(message.key()), as_bytes(message.value()))
-        if record is None:
-            _log.warning("Record %s of the status topic is skipped: it is not a status.", message.offset())
-            return
+        key, value = as_bytes(message.key()), as_bytes(message.value())
+        record = decode_status_record.value("a record of the status topic", key, value)
         if not isinstance(record, TopicStatusRecord):
-            self._statuses.saw((as_bytes(message.key()) or b"").decode(errors="replace"), record.status)
+            self._statuses.saw((key or b"").decode(errors="replace"), record.status)
         self._report(StatusRecordRead(record, int(message.timestamp()[1])))
 
     def _on_offset_record(self, message: Message) -> None:

@@ -13,9 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from connectx.errors.plugins import MalformedDataError
+from connectx.model.decoding import refusing
 
 IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NAMES: Final = {number: name for name, number in IDS.items()}
+MOST_BYTES: Final = 1 << 30
+"""Of records once they are decompressed: a few kilobytes can claim to be more than a worker has memory for."""
+
 _BLOCK_BYTES: Final = 64 * 1024
 _XERIAL: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -53,18 +57,23 @@ def decompress(data: Any, name: str) -> Any:
     """Decompress a buffer.
 
     Raises:
-        MalformedDataError: the data is not of that codec.
+        MalformedDataError: the data is not of that codec, or takes more than a gibibyte.
     """
-    try:
+    with refusing(lambda why: MalformedDataError("a record batch", f"it cannot be decompressed with {name}: {why}")):
         match name:
             case "none":
                 return data
             case "snappy":
                 return _from_snappy(memoryview(data).cast("B"))
             case _:
-                return pa.CompressedInputStream(pa.BufferReader(data), name).read_buffer()
-    except (OSError, ValueError, struct.error, IndexError) as error:
-        raise MalformedDataError("a record batch", f"it cannot be decompressed with {name} ({error})") from error
+                found = pa.CompressedInputStream(pa.BufferReader(data), name).read_buffer(MOST_BYTES + 1)
+                _check_size(len(found))
+                return found
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > MOST_BYTES:
+        raise OverflowError(size_bytes)
 
 
 def _xerial(data: memoryview) -> bytes:
@@ -95,10 +104,12 @@ def _from_snappy(data: memoryview) -> Any:
     if bytes(data[:8]) != _XERIAL[:8]:
         return _snappy_block(data)
     at = len(_XERIAL)
-    blocks = []
+    blocks, size = [], 0
     while at < len(data):
-        (length,) = struct.unpack_from(">i", data, at)
+        (length,) = struct.unpack_from(">I", data, at)
         blocks.append(_snappy_block(data[at + 4 : at + 4 + length]))
+        size += len(blocks[-1])
+        _check_size(size)
         at += 4 + length
     return pa.py_buffer(b"".join(blocks))
 
@@ -110,4 +121,5 @@ def _snappy_block(block: memoryview) -> Any:
         shift, at = shift + 7, at + 1
         if block[at - 1] < 0x80:
             break
+    _check_size(size)
     return pa.Codec("snappy").decompress(block, size, asbytes=True)

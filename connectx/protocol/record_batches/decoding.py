@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from connectx.errors.plugins import MalformedDataError
-from connectx.protocol.record_batches.codecs import NAMES, decompress
+from connectx.model.decoding import refusing
+from connectx.protocol.record_batches.codecs import MOST_BYTES, NAMES, decompress
 from connectx.protocol.record_batches.encoding import HEADER_BYTES, HEADERS
 from connectx.protocol.record_batches.varints import read_varints
 
@@ -29,6 +30,10 @@ _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _FIRST_STEPS: Final = 64
 _MOST_STEPS: Final = 4096
+
+
+def _malformed(why: str) -> MalformedDataError:
+    return MalformedDataError("a record batch", why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,8 @@ def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
         base, _, leader_epoch, magic, crc, attributes, last, first_ms, max_ms, producer_id, epoch, sequence, count = (
             fields
         )
+        if count < 0 or last < 0:
+            raise _malformed(f"it claims {count} records up to {last} after its first offset")
         if magic != 2:
             raise _malformed(f"its format is {magic}, and connectx reads format 2")
         if check_crc and google_crc32c.value(pa.py_buffer(view[at + _CHECKED_FROM : end])) != crc:
@@ -138,6 +145,7 @@ def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
         at = end
 
 
+@refusing(_malformed)
 def decode_rows(found: Sequence[tuple[Any, BatchHeader]]) -> pa.Table:
     """All records of batches, in order, as one table with the columns of DecodedBatch.
 
@@ -181,6 +189,8 @@ def _bodies(found: Sequence[tuple[Any, BatchHeader]]) -> tuple[Any, list[tuple[i
         return whole, [(batch.start + HEADER_BYTES, batch.end) for _, batch in found]
     bodies = [_body(memoryview(data), batch) for data, batch in found]
     ends = np.cumsum([len(body) for body in bodies]).tolist()
+    if ends[-1] > MOST_BYTES:
+        raise _malformed(f"its records take {ends[-1]} bytes, and connectx reads up to {MOST_BYTES} at a time")
     return bodies[0] if len(bodies) == 1 else b"".join(bodies), list(zip([0, *ends], ends, strict=False))
 
 
@@ -286,9 +296,9 @@ def _values(body: Any, at: Any, limits: Any) -> tuple[Any, Any]:
     """
     lengths, starts = read_varints(body, at)
     missing = lengths < 0
-    ends = starts + np.where(missing, 0, lengths)
-    if (ends > limits).any():
+    if (np.where(missing, 0, lengths) > limits - starts).any():  # a sum could overflow
         raise _malformed("a value is longer than its record")
+    ends = starts + np.where(missing, 0, lengths)
     if missing.all():
         return pa.nulls(len(ends), pa.binary()), ends
     bounds = np.empty(2 * len(ends) + 1, np.int32)
@@ -328,7 +338,3 @@ def _headers(body: Any, at: Any, limits: Any) -> tuple[Any, Any]:
     bounds = np.append(firsts, total).astype(np.int32)
     missing = pa.array(counts == 0)
     return pa.ListArray.from_arrays(pa.array(bounds), items, mask=missing).cast(HEADERS), at
-
-
-def _malformed(why: str) -> MalformedDataError:
-    return MalformedDataError("a record batch", why)

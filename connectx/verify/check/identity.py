@@ -90,7 +90,7 @@ def parsed(value: bytes | None) -> Any:
         return text
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if isinstance(found, dict) and set(found) == {"schema", "payload"}:
         return found["payload"]

@@ -45,33 +45,28 @@ def test_the_golden_file_holds_all_three_topics() -> None:
 
 @pytest.mark.parametrize(("key", "value"), [record[1:] for record in GOLDEN["config"]])
 def test_a_config_record_keeps_its_bytes(key: bytes, value: bytes | None) -> None:
-    record = decode_config_record(key, value)
-    assert record is not None
+    record = decode_config_record.value("a record", key, value)
     assert not isinstance(record, IgnoredRecord)
     assert encode_config_record(record) == (key.decode(), value)
 
 
 @pytest.mark.parametrize(("key", "value"), [record[1:] for record in GOLDEN["status"]])
 def test_a_status_record_keeps_its_bytes(key: bytes, value: bytes | None) -> None:
-    record = decode_status_record(key, value)
-    assert record is not None
+    record = decode_status_record.value("a record", key, value)
     assert encode_status_record(record) == (key.decode(), value)
 
 
 @pytest.mark.parametrize(("key", "value"), [record[1:] for record in GOLDEN["offset"]])
 def test_an_offset_record_keeps_its_bytes(key: bytes, value: bytes | None) -> None:
-    decoded = decode_offset_key(key)
-    assert decoded is not None
+    decoded = decode_offset_key.value("a key", key)
     assert encode_offset_key(*decoded) == key
-    assert encode_offset_value(decode_offset_value(value)) == value
+    assert encode_offset_value(decode_offset_value.value("an offset", value)) == value
 
 
 def test_the_config_topic_replays_to_what_the_worker_showed() -> None:
     log = ConfigLog()
     for log_offset, key, value in GOLDEN["config"]:
-        record = decode_config_record(key, value)
-        assert record is not None
-        log.apply(log_offset, record)
+        log.apply(log_offset, decode_config_record.value("a record", key, value))
     assert log.offset == 49
     assert log.connectors() == ("f1", "f2", "snk")
     assert {name: log.task_count(name) for name in log.connectors()} == {"f1": 1, "f2": 1, "snk": 2}
@@ -90,9 +85,7 @@ def test_the_config_topic_replays_to_what_the_worker_showed() -> None:
 def test_the_status_topic_replays_to_what_the_worker_showed() -> None:
     log = StatusLog()
     for _, key, value in GOLDEN["status"]:
-        record = decode_status_record(key, value)
-        assert record is not None
-        log.apply(record)
+        log.apply(decode_status_record.value("a record", key, value))
     assert log.connectors() == ("f1", "f2", "snk")
     assert log.topic_connectors() == ("f1", "f2", "snk")
     assert log.topics("snk") == ("ft1", "ft2")

@@ -19,6 +19,7 @@ from connectx.model.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
+from connectx.model.decoding import Unreadable
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import (
@@ -129,8 +130,8 @@ def test_the_reason_for_ignoring_a_session_key_does_not_hold_the_key() -> None:
 
 
 def test_a_config_value_that_is_not_json_is_no_record() -> None:
-    assert decode_config_record(b"connector-c", b"{properties") is None
-    assert decode_config_record(b"unknown", b"") is None
+    assert isinstance(decode_config_record(b"connector-c", b"{properties"), Unreadable)
+    assert isinstance(decode_config_record(b"unknown", b""), Unreadable)
 
 
 def test_json_null_is_a_tombstone() -> None:
@@ -211,7 +212,7 @@ def test_a_status_from_before_the_version_field_is_read() -> None:
     ],
 )
 def test_a_status_record_of_the_wrong_shape_is_skipped(key: str, value: str | None) -> None:
-    assert decode_status_record(key.encode(), None if value is None else value.encode()) is None
+    assert isinstance(decode_status_record(key.encode(), None if value is None else value.encode()), Unreadable)
 
 
 def test_an_offset_key_keeps_the_order_and_type_of_its_properties() -> None:
@@ -219,12 +220,15 @@ def test_an_offset_key_keeps_the_order_and_type_of_its_properties() -> None:
     key = encode_offset_key("c", partition)
     assert key == '["c",{"z":1,"a":"ü/","f":1.5,"n":null,"b":false}]'.encode()
     assert decode_offset_key(key) == ("c", partition)
-    assert list((decode_offset_key(key) or ("", {}))[1]) == list(partition)
+    assert str(decode_offset_key(key)) == str(("c", partition))
 
 
-@pytest.mark.parametrize("key", [None, b"", b"{}", b'["c"]', b'["c",{},1]', b"[1,{}]", b'["c",null]'])
+OTHER_KEYS = (None, b"", b"{}", b'["c"]', b'["c",{},1]', b"[1,{}]", b'["c",null]', b'["c",{"a":[]}]')
+
+
+@pytest.mark.parametrize("key", OTHER_KEYS)
 def test_an_offset_key_of_another_shape_is_skipped(key: bytes | None) -> None:
-    assert decode_offset_key(key) is None
+    assert isinstance(decode_offset_key(key), Unreadable)
 
 
 def test_an_offset_is_an_object_or_a_tombstone() -> None:
@@ -232,9 +236,8 @@ def test_an_offset_is_an_object_or_a_tombstone() -> None:
     assert encode_offset_value(None) is None
     assert decode_offset_value(b'{"position":42}') == {"position": 42}
     assert decode_offset_value(None) is None
-    for value in (b"[]", b"7", b"{"):
-        with pytest.raises(MalformedDataError):
-            decode_offset_value(value)
+    for value in (b"[]", b"7", b"{", b'{"a":{}}'):
+        assert isinstance(decode_offset_value(value), Unreadable)
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, b"x", float("nan"), float("inf"), object()])
@@ -257,15 +260,9 @@ primitives = (
 @given(st.text(min_size=1), st.dictionaries(st.text(), primitives, max_size=4))
 def test_decoding_inverts_encoding_of_offset_keys(connector: str, partition: dict[str, None]) -> None:
     decoded = decode_offset_key(encode_offset_key(connector, partition))
+    assert isinstance(decoded, tuple)
     assert decoded == (connector, partition)
     assert encode_offset_key(*decoded) == encode_offset_key(connector, partition)
-
-
-@given(st.binary(max_size=40), st.none() | st.binary(max_size=40))
-def test_no_record_crashes_a_reader(key: bytes, value: bytes | None) -> None:
-    decode_config_record(key, value)
-    decode_status_record(key, value)
-    decode_offset_key(key)
 
 
 @given(
@@ -275,7 +272,7 @@ def test_no_record_crashes_a_reader(key: bytes, value: bytes | None) -> None:
 )
 def test_a_record_that_is_understood_survives_being_written(prefix: str, name: str, value: object) -> None:
     record = decode_config_record((prefix + name).encode(), compact_json.dumps(value))
-    assert record is not None
+    assert not isinstance(record, Unreadable)
     if not isinstance(record, IgnoredRecord):
         key, data = encode_config_record(record)
         assert decode_config_record(key.encode(), data) == record

@@ -86,7 +86,6 @@ def test_records_of_confluents_registry_are_read_with_what_newer_ones_add() -> N
     catalog.apply(b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}')
     value = {"subject": "s", "version": 3, "id": 9, "md5": "x", "schema": '"int"', "deleted": False, "ts": 1}
     catalog.apply(schema_key("s", 3).encode(), json.dumps(value).encode())
-    catalog.apply(b"not JSON", b"")
     assert catalog.level(None) == "FULL"
     found = catalog.version("s", "latest")
     assert (found.version, found.schema_id, found.others) == (3, 9, {"md5": "x", "ts": 1})

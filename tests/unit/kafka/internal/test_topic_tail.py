@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition as Tp
 
 from connectx.errors.kafka import ReadToEndError
+from connectx.errors.plugins import MalformedDataError
 from connectx.kafka.internal import topic_tail
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.client_config import ClientConfig
@@ -83,6 +84,58 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TopicTail, PlayedC
     tail.start([WHERE])
     yield tail, cast(PlayedConsumer, tail._consumer), ends
     tail.close()
+
+
+class Record:
+    """A record of the topic."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return WHERE.topic
+
+    def partition(self) -> int:
+        return WHERE.partition
+
+    def offset(self) -> int:
+        return self._offset
+
+
+@pytest.mark.parametrize(
+    "error", [MalformedDataError("a record", "it is not JSON"), RecursionError(), AttributeError()]
+)
+def test_a_record_that_cannot_be_read_is_named_and_skipped(
+    reader: tuple[TopicTail, PlayedConsumer, Ends], caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    tail, consumer, _ = reader
+    taken: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def take(record: Any) -> None:
+        if record.offset() == 3:
+            raise error
+        taken.put(record.offset())
+
+    tail._on_record = take
+    consumer.came.put(Record(3))
+    consumer.came.put(Record(4))
+    assert taken.get(timeout=WAIT_S) == 4
+    assert "offset 3 of configs-0 is skipped" in caplog.text
+
+
+def test_a_read_fails_with_the_error_that_ended_the_reader(reader: tuple[TopicTail, PlayedConsumer, Ends]) -> None:
+    tail, _, _ = reader
+    failed: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    tail.read_to_end([WHERE], None, failed.put)
+
+    def broken() -> None:
+        raise LookupError("the reason")
+
+    tail._on_turn = broken
+    assert "the reason" in str(failed.get(timeout=WAIT_S))
 
 
 def test_an_idle_reader_does_not_ask_for_positions(reader: tuple[TopicTail, PlayedConsumer, Ends]) -> None:
