@@ -196,7 +196,7 @@ class Database(ABC):
     def source(self, table: TableName | None, query: str) -> str:
         """What to select from: a table, or without one a query."""
         if table is None:
-            return f"({query}) AS r"
+            return f"({query}\n) AS r"  # the query may end in a comment
         return ".".join(self.quoted(part) for part in (table.schema, table.name) if part) + " AS r"
 
     def local_text(self, micros: int) -> str:

@@ -85,10 +85,15 @@ def position_of(rows: pa.Table) -> Position:
     """Of the last row.
 
     Raises:
-        TableMismatchError: its number is none.
+        TableMismatchError: its number is none, or its timestamp is no date, as 0000-00-00 of MySQL.
     """
     names = rows.column_names
     stamp = rows[TIMESTAMP][-1].as_py() if TIMESTAMP in names else None
+    if TIMESTAMP in names and stamp is None:
+        raise TableMismatchError(
+            "The timestamp column has a value that is no date.",
+            next_step="Correct the value or timestamp.column.name, and restart the task.",
+        )
     number = rows[INCREMENTING][-1].as_py() if INCREMENTING in names else None
     if INCREMENTING in names and (number is None or int(number) != number):
         raise TableMismatchError(

@@ -26,6 +26,7 @@ from connectx.connectors.jdbc.source_config import (
     executor_connections,
     in_patterns,
     problems,
+    single_query,
 )
 from connectx.connectors.jdbc.tables import QUERY_PARTITION, Column, ColumnMapping, Selection, TableName, groups
 from connectx.errors.databases import DatabaseError, DatabaseUnavailableError, TableMismatchError, TableMissingError
@@ -168,7 +169,8 @@ class JdbcSource(SourceConnector):
             super().start(config, context)
             self._values = values = CONFIG.parse(config)
             self._database = open_database(DatabaseSettings.of(values, f"connectx {context.task}"))
-            if values["query"]:
+            self._query = single_query(values["query"])
+            if self._query:
                 self._feeds = [_Feed(None, QUERY_PARTITION, values["topic.prefix"])]
             else:
                 named = [TableName(*names) for names in json.loads(config[_TABLES])]
@@ -415,7 +417,7 @@ class JdbcSource(SourceConnector):
             """
             from connectx.connectors.jdbc.reading import Reading
 
-            database, query = self._database, self._values["query"]
+            database, query = self._database, self._query
             columns = database.columns(feed.table) if feed.table else database.query_columns(query)
             by_name = {column.name: column for column in columns}
             where = feed.table.full if feed.table else "the query"

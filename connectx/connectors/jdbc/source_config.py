@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from connectx.connectors.jdbc.database import NUMERIC_MAPPINGS
@@ -15,6 +16,7 @@ from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, non_empty, one_of, valid_regexes
 from connectx.plugins.settings import limit_problems
 
+_END: Final = re.compile(r""";(?:[;\s]|(?:--|#)[^'"\n]*|/\*[^'"]*?\*/)*$""")
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
 
@@ -206,6 +208,11 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     return found
 
 
+def single_query(query: str) -> str:
+    """`query` as a subquery takes it: without a semicolon at its end, which comments may follow."""
+    return _END.sub("", query).strip()
+
+
 def _tracked(given: Mapping[str, str], refuse: Any) -> None:
     mode = given.get("mode", "")
     for kind, name, mapping in (
@@ -238,8 +245,6 @@ def in_patterns(values: Mapping[str, Any], schema: str, catalog: str) -> bool:
 
 
 def _like(pattern: str | None, text: str) -> bool:
-    import re
-
     if pattern is None:
         return True
     parts: Sequence[str] = [{"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern]

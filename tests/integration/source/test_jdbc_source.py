@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import struct
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
@@ -110,7 +111,7 @@ def test_postgresqls_types_become_connects(shop: Shop) -> None:
     (mapped,) = shop.source("incrementing", numeric_mapping="best_fit", db_timezone="Europe/Berlin").values()
     berlin = datetime.datetime(2025, 12, 31, 23, tzinfo=datetime.UTC)
     assert (mapped["n"], mapped["w"], mapped["a"]) == (2.5, 7, berlin)
-    (asked,) = shop.source("bulk", query=f"SELECT id, n, u, a, j, l FROM {shop.schema}.v").values()
+    (asked,) = shop.source("bulk", query=f"SELECT id, n, u, a, j, l FROM {shop.schema}.v; -- all").values()
     assert asked == {"id": 1, "n": "2.50", "u": expected["u"], "a": moment, "j": '{"a": 1}', "l": "{1,2}"}
 
 
@@ -162,6 +163,57 @@ def test_mariadbs_types_become_connects(maria: MariaShop) -> None:
     rows, nulls = (cast("pa.Table", found.rows) for found in (piece, empty))
     assert nulls.schema == rows.schema, "a batch of nulls has the types of its columns"
     assert values_of(piece) == [{"s": 1, "n": Decimal("2.50"), "m": "ok", "a": moment, "b": b"\0x"}]
+
+
+def test_mariadbs_values_keep_all_digits_and_signs_in_tables_and_queries(maria: MariaShop) -> None:
+    maria.sql("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, u8 tinyint unsigned, u24 mediumint unsigned, "
+              "u32 int unsigned, u64 bigint unsigned, z int(5) zerofill, f float, n decimal(38,2) unsigned, g point) "
+              "WITH SYSTEM VERSIONING")  # fmt: skip
+    maria.sql(
+        "INSERT INTO t VALUES (1, 255, 16777215, 4294967295, 18446744073709551615, 7, 16777215, 3.5, POINT(1, 2))"
+    )
+    maria.sql("INSERT INTO t (id, f) VALUES (2, 0.12345679)")
+    first, second = maria.source("incrementing").values()
+    point = first.pop("g")
+    assert first == {
+        "id": 1, "u8": 255, "u24": 16777215, "u32": 4294967295, "u64": Decimal(18446744073709551615), "z": 7,
+        "f": 16777215.0, "n": Decimal("3.50"),
+    }  # fmt: skip
+    assert second["f"] == struct.unpack("f", struct.pack("f", 0.12345679))[0]
+    assert maria.source("bulk", query="SELECT * FROM t WHERE id = 1; -- all").values() == [first | {"g": point}]
+    assert len(point) == 25
+
+
+def test_variables_of_the_server_change_no_record(maria: MariaShop) -> None:
+    maria.sql("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, at timestamp NULL) WITH SYSTEM VERSIONING")
+    maria.sql("INSERT INTO t VALUES (1, '2026-01-01'), (2, NULL)")
+    others = {"sql_select_limit": "1", "system_versioning_asof": "'2020-01-01'", "time_zone": "'+09:00'"}
+    for name, value in others.items():
+        maria.sql(f"SET GLOBAL {name} = {value}")
+    try:
+        found = maria.source("bulk").values()
+    finally:
+        for name in others:
+            maria.sql(f"SET GLOBAL {name} = DEFAULT")
+    assert found == [{"id": 1, "at": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)}, {"id": 2, "at": None}]
+
+
+def test_zero_dates_are_refused_or_null_as_the_url_asks(maria: MariaShop) -> None:
+    maria.sql("SET sql_mode = ''")
+    maria.sql("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, d date NOT NULL, a datetime(3) NOT NULL)")
+    maria.sql("INSERT INTO t (d, a) VALUES (0, 0), ('2026-01-01', '2026-01-01')")
+    with pytest.raises(TableMismatchError, match="Column d"):
+        maria.source("incrementing").values()
+    maria.uri += "&zeroDateTimeBehavior=CONVERT_TO_NULL"
+    moment = datetime.datetime(2026, 1, 1)
+    rows = [{"id": 1, "d": None, "a": None}, {"id": 2, "d": moment.date(), "a": moment}]
+    (piece,) = maria.source("incrementing").slices()
+    assert values_of(piece) == rows
+    assert all(field.nullable for field in list(cast("pa.Table", piece.rows).schema.field("value").type)[1:])
+    assert maria.source("timestamp", timestamp_column_name="a").values() == rows
+    maria.sql("DELETE FROM t WHERE id = 2")
+    with pytest.raises(TableMismatchError, match="timestamp column"):
+        maria.source("timestamp", timestamp_column_name="a").values()
 
 
 def test_a_load_of_mariadb_begins_again_when_its_last_slice_was_not_sent(maria: MariaShop) -> None:

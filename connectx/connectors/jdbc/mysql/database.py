@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import INCREMENTING, TIMESTAMP, TimestampSql
@@ -21,11 +22,11 @@ from connectx.connectors.jdbc.database import (
     numeric_type,
     rows_of,
 )
-from connectx.connectors.jdbc.mysql.session import MySqlSession, identifier, literal
+from connectx.connectors.jdbc.mysql.session import MySqlSession, QueryColumn, identifier, literal
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError
 
-_KINDS: Final = {"TABLE": "'BASE TABLE'", "VIEW": "'VIEW'"}
+_KINDS: Final = {"TABLE": "'BASE TABLE', 'SYSTEM VERSIONED'", "VIEW": "'VIEW'"}
 _WHOLE: Final = {
     "tinyint": (pa.int8(), pa.int16()),
     "smallint": (pa.int16(), pa.int32()),
@@ -41,14 +42,26 @@ _OTHER: Final = {
     "date": pa.date32(),
     "datetime": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", "UTC"),
-    "binary": pa.binary(),
-    "varbinary": pa.binary(),
-    "bit": pa.binary(),
-    "tinyblob": pa.binary(),
-    "blob": pa.binary(),
-    "mediumblob": pa.binary(),
-    "longblob": pa.binary(),
 }
+_BINARY: Final = (
+    "binary",
+    "varbinary",
+    "bit",
+    "tinyblob",
+    "blob",
+    "mediumblob",
+    "longblob",
+    "vector",
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+    "geomcollection",
+)
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _CODES: Final = {
     1: "tinyint",
@@ -58,12 +71,16 @@ _CODES: Final = {
     5: "double",
     7: "timestamp",
     8: "bigint",
-    9: "int",
+    9: "mediumint",
     10: "date",
     12: "datetime",
     13: "year",
 }
 """Types by the codes that the protocol gives to the columns of a query."""
+_SIGNED_CODES: Final = (1, 2, 8, 9)
+"""Whole numbers that have another type without a sign; the one of code 3 is bigint with and without."""
+_NEWDECIMAL: Final = 246
+_ZERO_DATE: Final = "0000-00-00"
 _VALUE_BYTES: Final = 8
 """Least mean size of a value: after a load the statistics of InnoDB have the new rows before their size."""
 _SAMPLE: Final = 100
@@ -102,10 +119,7 @@ class MySqlDatabase(Database):
 
     @override
     def query_columns(self, query: str) -> list[Column]:
-        return [
-            Column(name, _described(code, precision, scale))
-            for name, code, _, _, precision, scale, _ in self._session.described(query)
-        ]
+        return [Column(column.name, _type_name(column)) for column in self._session.described(query)]
 
     @override
     def field(self, column: Column) -> Field:
@@ -113,7 +127,11 @@ class MySqlDatabase(Database):
         if decimal := _DECIMAL.match(column.type):
             mapped = numeric_type(self.settings.numeric_mapping, int(decimal[1]), int(decimal[2]))
             kind = {"decimal": kind, "double": pa.float64()}.get(mapped) or getattr(pa, mapped)()
-        return Field(column.name, self.column(column.name), kind, column.is_nullable)
+        name, nullable = self.column(column.name), column.is_nullable
+        if kind == pa.float32():  # the server writes only 6 digits of a FLOAT
+            return Field(column.name, f"({name} + 0e0)", kind, nullable)
+        is_time = kind is not None and pa.types.is_temporal(kind)
+        return Field(column.name, name, kind, nullable or (is_time and self._session.nulls_zero_dates))
 
     @override
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
@@ -133,7 +151,7 @@ class MySqlDatabase(Database):
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         found = self._session.read(sql, rows)
         while (batch := self._next(found)) is not None:
-            arrays = [_array(*column, field) for column, field in zip(batch, fields, strict=True)]
+            arrays = [_array(*self._dated(*column, field), field) for column, field in zip(batch, fields, strict=True)]
             yield in_utc(rows_of(fields, arrays), str(self.settings.zone), stamps=self._stamps_are_local)
 
     def estimate(self, sql: str, table: TableName | None, columns: int) -> Estimate:
@@ -163,6 +181,13 @@ class MySqlDatabase(Database):
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self._session.query(sql)
 
+    def _dated(self, values: pa.Array, is_text: bool, field: Field) -> tuple[pa.Array, bool]:
+        """Values without zero dates, if the URL asks for it."""
+        if field.type is None or not pa.types.is_temporal(field.type) or not self._session.nulls_zero_dates:
+            return values, is_text
+        is_zero = pc.starts_with(values.cast(pa.string()), _ZERO_DATE)
+        return pc.if_else(is_zero, pa.scalar(None, values.type), values), is_text
+
     def _row_bytes(self, sql: str) -> int:
         size, rows = 0, 0
         for columns in self._session.read(f"{sql} LIMIT {_SAMPLE}", _SAMPLE):
@@ -188,15 +213,19 @@ def arrow_type(kind: str) -> pa.DataType:
     base = _base(kind)
     if base in _WHOLE:
         return _WHOLE[base]["unsigned" in kind]
-    return _OTHER.get(base, pa.string())
+    return pa.binary() if base in _BINARY else _OTHER.get(base, pa.string())
 
 
 def _base(kind: str) -> str:
     return kind.partition("(")[0].partition(" ")[0]
 
 
-def _described(code: int, precision: int, scale: int) -> str:
-    return f"decimal({min(precision, 65)},{scale})" if code == 246 else _CODES.get(code, "unknown")
+def _type_name(column: QueryColumn) -> str:
+    if column.code == _NEWDECIMAL:  # its text may have a sign and a point
+        precision = column.length - (column.scale > 0) - (not column.is_unsigned)
+        return f"decimal({min(precision, 65)},{column.scale})"
+    name = _CODES.get(column.code, "unknown")
+    return f"{name} unsigned" if column.is_unsigned and column.code in _SIGNED_CODES else name
 
 
 def _array(values: pa.Array, is_text: bool, field: Field) -> pa.Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from connectx.connectors.jdbc.database import DatabaseSettings
@@ -96,7 +96,29 @@ _TABLE: Final = re.compile(
 )
 _BINARY: Final = 63
 """Number of the character set of columns that are no text."""
-_MODES: Final = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+_CHARSET: Final = "utf8mb4"
+_VARIABLES: Final = {
+    "time_zone": "'+00:00'",
+    "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "character_set_client": _CHARSET,
+    "character_set_connection": _CHARSET,
+    "character_set_results": _CHARSET,
+    "system_versioning_asof": "DEFAULT",
+}
+"""Session variables that decide which rows a query has and what their texts are, whatever the server's defaults are."""
+_NO_LIMIT: Final = (1 << 64) - 1
+_NULL_DATES: Final = re.compile(r"[?&]zeroDateTimeBehavior=convert_?to_?null(&|$)", re.IGNORECASE)
+"""Connector/J's parameter of a URL."""
+
+
+class QueryColumn(NamedTuple):
+    """A column of a query as the protocol describes it: `code` of the type, `length` of the longest text."""
+
+    name: str
+    code: int
+    is_unsigned: bool
+    length: int
+    scale: int
 
 
 class MySqlSession:
@@ -106,12 +128,16 @@ class MySqlSession:
         settings: URL and login.
         variables: session variables, in SQL; those that the server does not have are left out.
         texts: values are the texts that the server sends, so that Arrow casts whole columns; otherwise Python's.
+
+    Attributes:
+        nulls_zero_dates: the URL asks for zero dates as nulls.
     """
 
     def __init__(self, settings: DatabaseSettings, variables: dict[str, str], *, texts: bool = False) -> None:
         self._variables = variables
         self._connection: pymysql.Connection[Any] | None = None
         self.place, self.database, self._arguments, self._tls = place_of(settings)
+        self.nulls_zero_dates = bool(_NULL_DATES.search(settings.uri))
         self._arguments |= {"conv": {}} if texts else {}
 
     def execute(self, sql: str) -> None:
@@ -134,13 +160,20 @@ class MySqlSession:
             if not is_whole:  # the server would send all other rows before it answers again
                 self.close()
 
-    def described(self, query: str) -> Sequence[tuple[Any, ...]]:
-        """The DB-API's description of the columns of a query."""
+    def described(self, query: str) -> list[QueryColumn]:
+        """The columns of a query."""
 
-        def run(connection: Any) -> Sequence[tuple[Any, ...]]:
+        def run(connection: Any) -> list[QueryColumn]:
+            from pymysql.constants import FLAG
+
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT * FROM ({query}) AS r LIMIT 0")
-                return tuple(cursor.description)
+                cursor.execute(f"SELECT * FROM ({query}\n) AS r LIMIT 0")
+                return [
+                    QueryColumn(
+                        field.name, field.type_code, bool(field.flags & FLAG.UNSIGNED), field.length, field.scale
+                    )
+                    for field in cursor._result.fields
+                ]
 
         return self._call(query, run)
 
@@ -182,7 +215,8 @@ class MySqlSession:
     def _live(self) -> Any:
         if self._connection is None:
             self._connection = self._connected()
-            given = {"time_zone": "'+00:00'", "sql_mode": f"'{_MODES}'", **self._variables}
+            _run(self._connection, f"SET SESSION sql_select_limit = {_NO_LIMIT}")  # also a limit of SHOW VARIABLES
+            given = {**_VARIABLES, **self._variables}
             names = ", ".join(f"'{name}'" for name in given)
             known = {row[0] for row in _run(self._connection, f"SHOW VARIABLES WHERE Variable_name IN ({names})")}
             chosen = ", ".join(f"SESSION {name} = {value}" for name, value in given.items() if name in known)
@@ -268,7 +302,7 @@ def place_of(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any], Tls]
         "user": settings.user or unquote(parts.username or "") or options.get("user"),
         "password": settings.password or unquote(parts.password or "") or options.get("password") or "",
         "database": database or None,
-        "charset": "utf8mb4",
+        "charset": _CHARSET,
         "autocommit": True,
         "connect_timeout": _CONNECT_S,
         "program_name": settings.name,

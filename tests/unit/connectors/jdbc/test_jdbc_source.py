@@ -121,7 +121,7 @@ def test_a_load_in_bulk_reads_everything_again_and_is_a_transaction_if_wanted(pa
 
 def test_a_query_is_read_with_the_conditions_of_the_mode_around_it(path: Path) -> None:
     url = sqlite(path, ROWS, fill(0, 9))
-    query = "SELECT id, upper(name) AS big FROM t WHERE id % 2 = 0"
+    query = "SELECT id, upper(name) AS big FROM t WHERE id % 2 = 0; -- even"
     config = source_config(url, "incrementing", query=query, incrementing_column_name="id", batch_max_rows=2)
     source = Source(config)
     pieces = list(source.slices())

@@ -15,6 +15,7 @@ from connectx.connectors.jdbc.dialects import dialect_of
 from connectx.connectors.jdbc.mysql.session import mysql_error, named
 from connectx.connectors.jdbc.pages import Page
 from connectx.connectors.jdbc.source import JdbcSource
+from connectx.connectors.jdbc.source_config import single_query
 from connectx.connectors.jdbc.tables import ColumnMapping, Selection, TableName, groups
 from connectx.errors.plugins import ConfigError
 from connectx.protocol.offsets_topic import encode_offset_key
@@ -221,3 +222,18 @@ def test_a_failed_statement_of_mysql_is_named_with_its_server(code: int, sql: st
     error = mysql_error(pymysql.err.OperationalError(code, "no"), "h/shop", named(sql))
     assert error.message == recorded
     assert error.next_step
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        *(
+            (text, "SELECT 1")
+            for text in ("SELECT 1", " SELECT 1;", "SELECT 1 ; ;\n", "SELECT 1; -- all", "SELECT 1; # all")
+        ),
+        *(("SELECT 1; /* of\nthem */ -- all\n", "SELECT 1"), ("SELECT 1 -- all;", "SELECT 1 -- all")),
+        *((text, text) for text in ("SELECT ';'", "SELECT ';-- '", "SELECT ';' /* */", "SELECT 1 -- all")),
+    ],
+)
+def test_a_query_ends_before_its_semicolon(given: str, taken: str) -> None:
+    assert single_query(given) == taken
