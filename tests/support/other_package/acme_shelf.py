@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import connectx as cx
+from connectx.extras import Extra
 from connectx.model.places import Place
 
 CONFIG = cx.ConfigDef().define("shelf", str, doc="Directory of the shelf.")
@@ -48,7 +49,8 @@ class ShelfSource(cx.SourceConnector):
             return None if offset else cx.Slice(pa.table({"id": range(100)}), {"next": 100}, self.settings["topic"])
 
         def reread(self, spark: Any, start: Any, end: Any) -> Iterator[cx.Slice]:
-            yield cx.Slice(pa.table({"id": range(100)}), {"next": 100}, self.settings["topic"])
+            if start is None:
+                yield cx.Slice(pa.table({"id": range(100)}), {"next": 100}, self.settings["topic"])
 
 
 class ShelfSink(cx.SinkConnector):
@@ -56,7 +58,7 @@ class ShelfSink(cx.SinkConnector):
 
     summary = "rows of a shelf"
     config = CONFIG
-    requires = (("spark", "pyspark"),)
+    requires: ClassVar[tuple[tuple[Extra, str], ...]] = (("spark", "pyspark"),)
     version = "7.1"
 
     @classmethod
@@ -93,3 +95,10 @@ class ShelfSink(cx.SinkConnector):
         def commit(self, token: str, ranges: Any, messages: Sequence[str]) -> None:
             for staged in messages:
                 Path(staged).rename(Path(staged).with_suffix(".parquet"))
+
+
+class FarShelfSink(ShelfSink):
+    """Writes rows to a shelf with a module that is not installed."""
+
+    summary = "rows of a far shelf"
+    requires = (("lake", "acme_far_shelf"),)
