@@ -135,7 +135,8 @@ CONFIG: Final = (
         str,
         None,
         doc="Where to begin a partition without a source offset: earliest (the default) or latest. If set, also where "
-        "to continue when the source has removed records that were not read yet; if not set, that fails the task.",
+        "to continue when the source has removed records that were not read yet, or created the topic again; if "
+        "not set, that fails the task.",
         validator=lambda value: None if value in (None, "earliest", "latest") else "it is not earliest or latest",
     )
     .define(

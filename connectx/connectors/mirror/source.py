@@ -27,7 +27,7 @@ from connectx.connectors.mirror.config import (
     problems,
     source_partition,
 )
-from connectx.connectors.mirror.errors import MirrorGapError
+from connectx.connectors.mirror.errors import MirrorGapError, MirrorTopicRecreatedError
 from connectx.errors.base import ConnectxError
 from connectx.errors.kafka import KafkaUnreachableError, OffsetOutOfRangeError
 from connectx.errors.plugins import ConfigError
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ASSIGNED: Final = "task.assigned.partitions"
+_TOPIC_ID: Final = "topic_id"
+"""Field of source offsets that MirrorMaker 2 does not write, and does not read."""
 _POLL_S: Final = 0.1
 _AGAIN_MS: Final = 1_000
 _SLACK_S: Final = 0.5  # monitor comes at its interval, not exactly
@@ -177,6 +179,8 @@ class MirrorSource(SourceConnector):
             self._reader = client_config(config, SOURCE_READER, f"connectx-mirror-{context.task}")
             self._fetcher: RecordFetcher | None = None
             self._slices: deque[Slice] = deque()
+            self._ids: dict[str, str] = {}
+            self._interruptions = 0
 
         def partitions(self) -> Sequence[SourcePartition]:
             """One for each topic partition."""
@@ -188,17 +192,17 @@ class MirrorSource(SourceConnector):
             Raises:
                 RetriableError: the source cannot be reached.
                 MirrorGapError: the source has removed records that were not read yet.
+                MirrorTopicRecreatedError: a topic of the source was deleted and created again.
                 KafkaLoginError, KafkaPermissionError, KafkaRequestError, MalformedDataError
             """
             try:
                 if self._fetcher is None:
                     self._fetcher = self._open()
                 if not self._slices:
-                    fetched = self._fetcher.poll(_POLL_S, self._values["source.consumer.max.poll.records"])
-                    self.waits = "" if fetched is not None else self._fetcher.trouble or ""
-                    self._slices.extend(self._cut(fetched))
+                    self._fetch(self._fetcher)
             except OffsetOutOfRangeError as error:
-                self._skip(error)
+                if not self._have_new_ids():
+                    self._skip(error)
             except KafkaUnreachableError as error:
                 self.waits = error.message
                 raise RetriableError(error.message, next_step=error.next_step) from error
@@ -207,11 +211,14 @@ class MirrorSource(SourceConnector):
         def reread_partition(
             self, spark: SparkSession, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset | None
         ) -> Iterator[Slice] | None:
-            """Records between two offsets; None when the source no longer has the first of them."""
+            """Records between two offsets; None when the source no longer has all of them."""
             at = TopicPartition(str(partition["topic"]), int(partition["partition"]))
             with closing(self._admin()) as admin:
                 earliest = admin.start_offsets([at])[at]
                 last = int(end["offset"]) + 1 if end else admin.end_offsets([at], committed=True)[at]
+                now = admin.topic_ids([at.topic]).get(at.topic)
+            if any(offset and offset.get(_TOPIC_ID, now) != now for offset in (start, end)):
+                return None
             first = earliest if start is None else int(start["offset"]) + 1
             return None if first < earliest else self._read(at, first, last)
 
@@ -240,12 +247,48 @@ class MirrorSource(SourceConnector):
             from connectx.kafka.fetcher.fetcher import RecordFetcher
 
             reached = {at: self.context.offset(self._place(at)) for at in self._assigned}
-            offsets = {at: int(offset["offset"]) + 1 for at, offset in reached.items() if offset is not None}
-            offsets |= self._initial([at for at, offset in reached.items() if offset is None])
+            known = {at: offset for at, offset in reached.items() if offset is not None}
+            self._ids = self._present_ids()
+            again = self._recreated({at: offset.get(_TOPIC_ID) for at, offset in known.items()}, self._ids)
+            for at in again:
+                if self._values["source.consumer.auto.offset.reset"] is None:
+                    raise MirrorTopicRecreatedError(str(at), known[at]["offset"])
+                log.warning("%s: the topic of %s was created again after %s", self.context.task, at, known[at])
+            offsets = {at: int(offset["offset"]) + 1 for at, offset in known.items() if at not in again}
+            offsets |= self._initial([at for at in self._assigned if at not in offsets])
             fetcher = RecordFetcher(self._reader)
             fetcher.start()
             fetcher.fetch_from(offsets)
             return fetcher
+
+        def _fetch(self, fetcher: RecordFetcher) -> None:
+            """Slices of the next records. Where reading was interrupted, topics may have been created again."""
+            fetched = fetcher.poll(_POLL_S, self._values["source.consumer.max.poll.records"])
+            self.waits = "" if fetched is not None else fetcher.trouble or ""
+            interruptions = fetcher.interruptions
+            if fetched is None or (interruptions > self._interruptions and self._have_new_ids()):
+                return
+            self._interruptions = interruptions
+            self._slices.extend(self._cut(fetched))
+
+        def _have_new_ids(self) -> bool:
+            """Whether a topic was created again since the task began to read it; the next poll then begins again."""
+            if not self._recreated({at: self._ids.get(at.topic) for at in self._assigned}, self._present_ids()):
+                return False
+            assert self._fetcher is not None, "it has read"
+            self._fetcher.close()
+            self._fetcher, self._interruptions = None, 0
+            return True
+
+        def _present_ids(self) -> dict[str, str]:
+            with closing(self._admin()) as admin:
+                return admin.topic_ids(sorted({at.topic for at in self._assigned}))
+
+        def _recreated(
+            self, before: Mapping[TopicPartition, str | None], now: Mapping[str, str]
+        ) -> list[TopicPartition]:
+            """Partitions of topics that have another id than before."""
+            return [at for at, id_ in before.items() if id_ and now.get(at.topic, id_) != id_]
 
         def _initial(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             """Where to begin, by source.consumer.auto.offset.reset."""
@@ -289,7 +332,7 @@ class MirrorSource(SourceConnector):
                 rows = _with_offset_header(rows, header)
             return Slice(
                 rows.select(["key", "value", "partition", "timestamp", "headers"]),
-                {"offset": last},
+                {"offset": last} | ({_TOPIC_ID: self._ids[at.topic]} if at.topic in self._ids else {}),
                 topic=self._naming.target(at.topic),
                 partition=self._place(at),
             )

@@ -27,6 +27,8 @@ from connectx.values import Value
 CALL_S: Final = 30.0
 # A broker may not know a topic yet that another one has just created; librdkafka drops a request when it learns the id
 # of the broker that it was sent to.
+_NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers before Kafka 2.8 have in place of an id: 16 bytes of 0 in base64."""
 _UNSETTLED: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY_BROKER)
 _NEW_TOPIC_S: Final = 5.0
 _PAUSE_S: Final = 0.05
@@ -85,6 +87,18 @@ class Admin:
             if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise self._typed(error, f"look at topic {topic}")
             found[topic] = None if error is not None else len(answer.partitions)
+        return found
+
+    def topic_ids(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, str]:
+        """Ids of topics, which a topic that is created again does not keep. Topics without one are left out."""
+        futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        found: dict[str, str] = {}
+        for topic, future in futures.items():
+            answer, error = self._outcome(future)
+            if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._typed(error, f"look at topic {topic}")
+            if error is None and str(answer.topic_id) != _NO_TOPIC_ID:
+                found[topic] = str(answer.topic_id)
         return found
 
     def replica_counts(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, list[int]]:

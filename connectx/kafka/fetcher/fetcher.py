@@ -68,6 +68,8 @@ class RecordFetcher(CoreClient[FetcherCore]):
         self._options = fetcher_options(config)
         self._make_core(FETCHER, self._options.core)
         self._trouble = ""
+        self.interruptions = 0
+        """How often an attempt to fetch has failed. Until the next one a topic may have been created again."""
         self._ready: deque[Chunk | msg.FetchFailed] = deque()
         self._ends: dict[TopicPartition, int] = {}
 
@@ -175,6 +177,8 @@ class RecordFetcher(CoreClient[FetcherCore]):
 
     @override
     def _show(self, shown: str) -> None:
+        if shown and shown != self._trouble:
+            self.interruptions += 1
         self._trouble = shown
 
     @override
