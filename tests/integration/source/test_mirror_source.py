@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -40,6 +41,7 @@ class Mirror:
         def grown() -> bool:
             if (piece := self._task.poll(NO_SPARK, None)) is not None:
                 self.context.remember(piece)
+                assert isinstance(piece.rows, pa.Table)
                 found.extend(piece.rows["value"].to_pylist())
             return len(found) >= count
 
