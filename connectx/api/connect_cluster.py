@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
-from connectx.api.backlog import backlog, topic_sizes
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
+from connectx.api.movement import backlog, topic_sizes
 from connectx.api.notes import Notes
 from connectx.api.waits import wait_committed
 from connectx.errors.base import ConnectxError

@@ -17,11 +17,8 @@ from connectx import __version__
 from connectx.cli import clusters
 from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, reporting_errors
 from connectx.cli.connectors import connectors, offsets, restart
-from connectx.cli.doctor import doctor
-from connectx.cli.registry import registry
+from connectx.cli.local import doctor, registry, setup, ui
 from connectx.cli.replay import replay
-from connectx.cli.setup import setup
-from connectx.cli.ui import ui
 from connectx.cli.watch import watch
 from connectx.cli.worker import worker
 

@@ -97,8 +97,7 @@ def _replay(
 
 def _replay_cores(path: Path, to_test: Path | None, as_json: bool) -> None:
     from connectx.recording.file import read_recordings
-    from connectx.recording.replay import first_difference, late_answers
-    from connectx.recording.to_test import write_test
+    from connectx.recording.replay import first_difference, late_answers, write_test
 
     results = [(one, first_difference(one), tuple(late_answers(one))) for one in read_recordings(path)]
     written = None if to_test is None else write_test(path, to_test)

@@ -14,15 +14,20 @@ import logging
 import socket
 import ssl
 import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.datastructures import MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from connectx.errors.rest import ListenerError, ListenerTakenError
+from connectx.model.header_rules import HeaderRule
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.app import create_app
 from connectx.rest.call import Backend, Limits
@@ -32,10 +37,34 @@ from connectx.rest.guard import Address, Guard
 from connectx.rest.openapi import openapi
 from connectx.rest.operation import Operation
 from connectx.rest.operations import OPERATIONS
-from connectx.rest.response_headers import ResponseHeaders
 from connectx.rest.services import API_VERSION, Ask, Services
 from connectx.rest.tls import server_context
 from connectx.values import Value
+
+
+class ResponseHeaders:
+    """An application with further headers in its responses."""
+
+    def __init__(self, app: ASGIApp, rules: Sequence[HeaderRule]) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._add(MutableHeaders(scope=message))
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+    def _add(self, headers: MutableHeaders) -> None:
+        for rule in self._rules:
+            value = formatdate(time.time() + int(rule.value) / 1000, usegmt=True) if rule.is_date else rule.value
+            if rule.replaces:
+                headers[rule.name] = value
+            else:
+                headers.append(rule.name, value)
+
 
 __all__ = ["Ask", "Limits", "QuietServer", "RestServer", "Services"]
 

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 import connectx as cx
 from connectx.model.events import EventKind
 from connectx.model.worker_config import EMBEDDED_PROFILE
-from connectx.spark.cores import executor_cores
+from connectx.spark.executors import executor_cores
 from tests.support import held_jobs
 from tests.support.databases import Table, postgres_server
 from tests.support.held_jobs import held, holding

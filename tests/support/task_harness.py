@@ -32,9 +32,8 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.tasks.runner import Runner
+from connectx.runtime.tasks.runners import SinkRunner, SourceRunner
 from connectx.runtime.tasks.services import OffsetReader, TaskServices, WorkerGone
-from connectx.runtime.tasks.sink.runner import SinkRunner
-from connectx.runtime.tasks.source.runner import SourceRunner
 from tests.support.profiles import FILE_PROVIDER, STRINGS
 from tests.support.records import read_all
 from tests.support.topics import create_topic

@@ -6,14 +6,13 @@ Kafka Connect's WorkerTask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from connectx.core.ignored import NoChange, NotAwaited, TaskIsOver
 from connectx.core.loops.messages import Answered, Asked, EffectFailed, Report, ReportFailed, Request
-from connectx.core.loops.rules import broken_by
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -23,13 +22,68 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.moves import Moves, moved
-from connectx.core.rules import BrokenRule, Marks, Rules
+from connectx.core.rules import BrokenRule, Marks, Rules, broken_rules, gone_back
 from connectx.core.stepping import Stepping
 from connectx.model.causes import Cause
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.payloads import Payload
 from connectx.model.states import TargetState
+
+
+class LoopRule(StrEnum):
+    """A rule of both loops; the value is its sentence."""
+
+    WORK_IS_ASKED = "a loop that starts, works or ends has an effect outstanding, and no other has"
+    PAUSE_IS_ORDERED = "a loop that waits was ordered to, and neither stopped nor cancelled"
+    FAILURE_ENDS = "a loop that has not started or waits has no failure"
+    NEVER_BACK = "time and the numbers that were given never go back"
+
+
+class Loop(Protocol):
+    """What the rules read of a loop."""
+
+    @property
+    def phase(self) -> StrEnum:
+        """Where it is."""
+
+    outstanding: dict[int, Any]
+    last_number: int
+    pause_requested: bool
+    stop_requested: bool
+    cancelled: bool
+    failure: EffectFailed | None
+
+
+def broken_by(rules: Rules[Any, Any], loop: Any, before: Marks | None) -> tuple[BrokenRule, ...]:
+    """Return the rules of both loops, and of one kind of loop, that do not hold; none is sound."""
+    back = () if before is None else gone_back(LoopRule.NEVER_BACK, before, loop.marks())
+    return (*broken_rules(_RULES, loop), *broken_rules(rules, loop), *back)
+
+
+def _work_is_asked(loop: Loop) -> Iterator[str]:
+    if bool(loop.outstanding) != (loop.phase in ("starting", "working", "ending")):
+        yield f"{loop.phase}, and {list(loop.outstanding.values()) or 'nothing'} is outstanding"
+    if any(number > loop.last_number for number in loop.outstanding):
+        yield f"{max(loop.outstanding)} was given after {loop.last_number}"
+
+
+def _pause_is_ordered(loop: Loop) -> Iterator[str]:
+    if loop.phase == "waiting" and (not loop.pause_requested or loop.stop_requested or loop.cancelled):
+        yield "it waits"
+
+
+def _failure_ends(loop: Loop) -> Iterator[str]:
+    if loop.phase in ("new", "waiting") and loop.failure is not None:
+        yield f"{loop.phase} after {loop.failure.error}"
+
+
+_RULES: Final[Mapping[LoopRule, Any]] = {
+    LoopRule.WORK_IS_ASKED: _work_is_asked,
+    LoopRule.PAUSE_IS_ORDERED: _pause_is_ordered,
+    LoopRule.FAILURE_ENDS: _failure_ends,
+}
+
 
 ActionT = TypeVar("ActionT")
 AnswerT = TypeVar("AnswerT")

@@ -25,9 +25,8 @@ from connectx.model.payloads import TaskEnded
 from connectx.model.states import ConnectorType
 from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.connector_host import ConnectorHost
+from connectx.runtime.tasks.runners import SinkRunner, SourceRunner
 from connectx.runtime.tasks.services import TaskEffect, TaskRunner, TaskServices
-from connectx.runtime.tasks.sink.runner import SinkRunner
-from connectx.runtime.tasks.source.runner import SourceRunner
 from connectx.values import Value
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from connectx.core import messages
 from connectx.core.loops.messages import Answered, Asked, FailureKind, ReportFailed
@@ -26,6 +26,9 @@ from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 from connectx.runtime.tasks.record_errors import RecordErrors
 from connectx.runtime.tasks.services import TaskEffect, TaskServices, WorkerGone
+
+if TYPE_CHECKING:
+    from connectx.plugins.registry import Plugins
 
 log = logging.getLogger(__name__)
 
@@ -67,16 +70,19 @@ class Runner(Generic[StimulusT, ActionT]):
     Args:
         order: the task and its configuration.
         services: what the worker offers.
-        kind: source or sink.
+        classes: of connectors and converters.
 
-    `errors` counts what goes wrong with records, `plugins` and `recorded` are known once `set_up` has returned,
-    `stopping` is done when the task is to stop.
+    `kind` is source or sink. `errors` counts what goes wrong with records, `plugins` and `recorded` are known once
+    `set_up` has returned, `stopping` is done when the task is to stop.
     """
 
-    def __init__(self, order: messages.PrepareTask, services: TaskServices, kind: str) -> None:
+    kind: ClassVar[str]
+
+    def __init__(self, order: messages.PrepareTask, services: TaskServices, classes: Plugins) -> None:
         self.order = order
         self.services = services
-        self._name = f"{kind} task {order.task}"
+        self.classes = classes
+        self._name = f"{self.kind} task {order.task}"
         self._commands: SimpleQueue[TaskEffect | None] = SimpleQueue()
         self._taken: deque[TaskEffect | None] = deque()
         self._killed = False
@@ -89,14 +95,14 @@ class Runner(Generic[StimulusT, ActionT]):
         self.errors = RecordErrors(services.clock)
         self.plugins: TaskPlugins | None = None
         self._topics: frozenset[str] = frozenset()
-        self._thread = threading.Thread(target=self._run, name=f"{kind}-task-{order.task}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{self.kind}-task-{order.task}", daemon=True)
 
     def init_producer(self) -> bool:
         """Carry out InitTaskProducer, which only exactly-once source tasks get; False when the task has failed."""
         raise TypeError(f"{type(self).__name__} must define init_producer")
 
     def set_up(self) -> tuple[RecordedCore[Any], World[ActionT], str | None]:
-        """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
+        """The loop, its world and the plugin's version; connects to nothing. Raises what makes the task fail."""
         raise TypeError(f"{type(self).__name__} must define set_up")
 
     def make_core(self, kind: CoreKind[SettingsT, CoreT], settings: SettingsT) -> RecordedCore[CoreT]:

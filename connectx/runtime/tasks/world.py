@@ -15,7 +15,7 @@ from connectx.model.ids import TaskId
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.services import WorkerGone
-from connectx.spark.cores import executor_cores
+from connectx.spark.executors import executor_cores
 from connectx.spark.slices import TaskSpark
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
 from connectx.plugins.stored import Stored
 from connectx.runtime.tasks.sink.bulk import split
-from connectx.spark.cores import executor_cores
+from connectx.spark.executors import executor_cores
 from connectx.spark.sessions import is_connect
 from connectx.spark.shipping import modules_of, ship
 from connectx.spark.slices import TaskSpark, failure_reason

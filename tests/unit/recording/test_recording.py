@@ -49,9 +49,8 @@ from connectx.recording.codec import Codec, Mask, shown
 from connectx.recording.file import Recording, read_recordings, write_recordings
 from connectx.recording.kind import CoreKind
 from connectx.recording.kinds import KINDS
-from connectx.recording.replay import first_difference, late_answers
+from connectx.recording.replay import first_difference, late_answers, write_test
 from connectx.recording.ring import RecordedCore
-from connectx.recording.to_test import write_test
 from connectx.recording.worker import SETTINGS, WORKER
 from tests.simulation.chaos import Chaos
 from tests.simulation.world import World

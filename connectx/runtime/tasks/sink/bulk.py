@@ -29,7 +29,7 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import report_bad
 from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.runtime.tasks.sink.staging import RESULT_SCHEMA, PartResult, StagingOrder
-from connectx.spark.cores import executor_cores
+from connectx.spark.executors import executor_cores
 from connectx.spark.shipping import modules_of, ship
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 

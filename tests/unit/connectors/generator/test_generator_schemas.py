@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectx.connectors.generator.rows import RowSchema, SchemaProblem
+from connectx.connectors.generator.rows import RowSchema, SchemaProblem, TextPattern
 from connectx.connectors.generator.source import Generator
-from connectx.connectors.generator.texts import TextPattern
 from connectx.errors.plugins import ConfigError
 from tests.unit.connectors.generator.test_generator import Context
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from connectx.core.loops.lifecycle import TaskLoop
+from connectx.core.loops.lifecycle import LoopRule, TaskLoop
 from connectx.core.loops.messages import Done, EffectFailed, NotDone
 from connectx.core.loops.retries import Retry
-from connectx.core.loops.rules import LoopRule
 from connectx.core.sink import messages as sink
 from connectx.core.sink.bulk import BulkLane, Job
 from connectx.core.sink.loop import SinkTaskCore

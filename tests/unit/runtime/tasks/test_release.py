@@ -13,9 +13,8 @@ from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
+from connectx.runtime.tasks.runners import SinkRunner, SourceRunner
 from connectx.runtime.tasks.services import WorkerGone
-from connectx.runtime.tasks.sink.runner import SinkRunner
-from connectx.runtime.tasks.source.runner import SourceRunner
 from tests.support.task_harness import NoOffsets, Task
 
 
