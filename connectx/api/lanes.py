@@ -30,11 +30,7 @@ def read_lanes(client: RestClient, urls: Iterable[str]) -> dict[str, str]:
 
 
 def lanes_in(texts: Iterable[str]) -> dict[str, str]:
-    """Lanes by connector: "tail", "bulk", "1 of 2 bulk", and the parts of jobs that run: "bulk 3/16".
-
-    Args:
-        texts: metrics of each worker.
-    """
+    """Lanes by connector: "tail", "bulk", "1 of 2 bulk", and the parts of jobs that run: "bulk 3/16"."""
     tasks: defaultdict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for text in texts:
         own = "\n".join(line for line in text.splitlines() if line.startswith(_BULK))

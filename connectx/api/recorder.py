@@ -28,12 +28,7 @@ _COUNTS = 2_000
 
 
 class Recorder:
-    """Samples the tasks of workers, in a separate thread.
-
-    Args:
-        workers: those to sample.
-        clock: the clock of the history.
-    """
+    """Samples the tasks of workers, in a separate thread."""
 
     def __init__(self, workers: Iterable[WorkerView], clock: Clock) -> None:
         self._workers = workers

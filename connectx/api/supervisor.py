@@ -45,16 +45,7 @@ _SHARED: Final = frozenset(
 
 
 class Supervisor:
-    """The workers of one cluster from start to end.
-
-    Args:
-        workers: the collection that it fills.
-        make: creates a worker from a name and settings without starting it.
-        gate: the gate before the embedded Kafka, if there is one.
-        events: the history.
-        config: default settings of workers.
-        clock: the clock of the history.
-    """
+    """The workers of one cluster from start to end."""
 
     def __init__(
         self,

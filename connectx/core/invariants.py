@@ -86,12 +86,7 @@ def marks_of(core: Parts) -> Marks:
 
 
 def broken_by(core: Parts, before: Marks | None = None) -> tuple[BrokenRule, ...]:
-    """Return the rules that do not hold, none for a sound core.
-
-    Args:
-        core: the parts of a core between two steps.
-        before: marks from before the last step, to find values that went back.
-    """
+    """Return the rules that do not hold, none for a sound core."""
     back = () if before is None else gone_back(Rule.NEVER_BACK, before, marks_of(core))
     return (*broken_rules(_RULES, core), *back)
 

@@ -125,11 +125,7 @@ class WorkerCore:
     __hash__ = None  # type: ignore[assignment]
 
     def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
-        """Return the rules of `connectx.core.invariants` that do not hold between two steps; none is sound.
-
-        Args:
-            before: `marks` from before the last step, to find values that went back.
-        """
+        """Return the rules of `connectx.core.invariants` that do not hold between two steps; none is sound."""
         return broken_by(self, before)
 
     def marks(self) -> Marks:

@@ -42,11 +42,6 @@ _LOOK_S = 0.5
 def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
     """Run the demo and write its report.
 
-    Args:
-        screen: where it shows itself.
-        report: HTML file to write.
-        rows: how many flights, all by default.
-
     Raises:
         ConnectxError: something could not be started, or a task failed for another reason than the demo's faults.
     """

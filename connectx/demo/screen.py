@@ -15,11 +15,7 @@ _LINE_EVERY = 0.25
 
 
 class Screen:
-    """Few lines: what happens, each quarter of the way, and the verdict.
-
-    Args:
-        stream: where to write; standard output by default.
-    """
+    """Few lines: what happens, each quarter of the way, and the verdict."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout

@@ -35,12 +35,7 @@ def connection_settings(config: Mapping[str, Any], options: ProducerOptions | Fe
 
 
 class CoreClient(ABC, Generic[CoreT]):
-    """Gives stimuli to a core, whose effects subclasses carry out. All state is guarded by one condition.
-
-    Args:
-        config: settings of the client in librdkafka's spelling.
-        recorder: keeps the core's latest steps; None: they are not kept.
-    """
+    """Gives stimuli to a core, whose effects subclasses carry out. All state is guarded by one condition."""
 
     def __init__(self, config: Mapping[str, Any], recorder: Recorder | None) -> None:
         self._config = config

@@ -21,11 +21,7 @@ _TIMEOUT_S: Final = 2.0
 
 
 def producer_epoch(config: ClientConfig, transactional_id: str) -> int | None:
-    """The epoch, or None when it cannot be had within two seconds (no permission to describe, an old broker).
-
-    Args:
-        config: `ClientConfigs.kafka_python` of the connector.
-    """
+    """The epoch, or None when it cannot be had within two seconds (no permission to describe, an old broker)."""
     net = KafkaNet(config)
     net.start()
     try:

@@ -27,15 +27,7 @@ _THREADS = 4
 
 
 class Calls:
-    """The blocking calls of one worker.
-
-    Args:
-        name: the worker's, for its threads.
-        clients: builds client settings.
-        config: the worker's settings.
-        post: the worker's mailbox.
-        providers: resolve placeholders in configurations.
-    """
+    """The blocking calls of one worker."""
 
     def __init__(
         self,

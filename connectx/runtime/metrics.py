@@ -61,15 +61,7 @@ class _Spans:
 
 
 class WorkerMetrics(Collector):
-    """Counts what happens in one worker; `exposition` shows it.
-
-    Args:
-        view: the worker's place in the group.
-        task_metrics: live numbers of its tasks, and what stays known of those that failed; see `TaskHost.counted`.
-        heartbeat_ms: when the group last answered one of its heartbeats.
-        clock: the worker's clock.
-        requests: what is counted of its requests to the group.
-    """
+    """Counts what happens in one worker; `exposition` shows it."""
 
     def __init__(
         self,

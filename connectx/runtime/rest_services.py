@@ -70,19 +70,7 @@ def _masking(
 
 
 class RestServices:
-    """Services of one worker.
-
-    Args:
-        config: the worker's settings.
-        clients: builds client settings.
-        plugins: connector classes.
-        topics: the worker's internal topics, for source offsets.
-        view: the worker's place in the group (`connectx.core.verbs`, *worker*).
-        record: puts what a request changed into the history.
-        providers: resolve placeholders in configurations.
-        metrics: what was counted.
-        loggers: levels of loggers.
-    """
+    """Services of one worker."""
 
     def __init__(
         self,

@@ -87,12 +87,7 @@ class WorkerEnvironment(Value):
 
 
 class Worker:
-    """A worker of the group, in threads of this process.
-
-    Args:
-        name: unique in the process for all time; client ids start with it and a slash.
-        environment: what it is given.
-    """
+    """A worker of the group, in threads of this process."""
 
     isolation: Final[Isolation] = "thread"
 

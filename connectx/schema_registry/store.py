@@ -36,13 +36,7 @@ _Answer = TypeVar("_Answer")
 
 
 class SchemaStore:
-    """Reader and writer of the topic, with the catalog that it makes.
-
-    Args:
-        clients: settings of Kafka's clients.
-        topic: name of the topic; it is created where it is missing.
-        catalog: state that records are applied to.
-    """
+    """Reader and writer of the topic, with the catalog that it makes."""
 
     def __init__(self, clients: ClientConfigs, topic: str, catalog: Catalog) -> None:
         self._clients = clients

@@ -164,11 +164,7 @@ class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], Generic[ActionT, Ans
         return {"now_ms": self.now_ms, "last_number": self.last_number}
 
     def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
-        """Return the rules that do not hold between two steps; none is sound.
-
-        Args:
-            before: `marks` from before the last step, to find numbers that went back.
-        """
+        """Return the rules that do not hold between two steps; none is sound."""
         return broken_by(self.RULES, self, before)
 
     def take_in(self, stimulus: Request | Answered[AnswerT] | EventT) -> None:

@@ -37,12 +37,7 @@ def rebalance_title(rebalance: Rebalance) -> str:
 
 
 def mark_title(event: Event, epoch: int | None) -> str:
-    """A fault, a refused write or an aborted transaction.
-
-    Args:
-        event: what happened.
-        epoch: the producer's at that moment, if it is known.
-    """
+    """A fault, a refused write or an aborted transaction."""
     about = f"{event.connector}-{event.task} on {event.worker}"
     match event.payload:
         case FaultInjected() as fault:

@@ -65,9 +65,6 @@ class Admin:
 
     Every call may raise KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError or
     ClientClosedError, the first ClientSettingError too. `timeout_s` is the limit of one call.
-
-    Args:
-        config: client settings (`ClientConfigs.admin`).
     """
 
     def __init__(self, config: ClientConfig) -> None:

@@ -41,12 +41,7 @@ _NOT_ALLOWED: Final = frozenset({"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUST
 
 
 class ProducerFencer:
-    """Fences producers with a connector's admin settings.
-
-    Args:
-        clients: builds the client's settings.
-        timeout_s: limit of one call.
-    """
+    """Fences producers with a connector's admin settings."""
 
     def __init__(self, clients: ClientConfigs, timeout_s: float = TIMEOUT_S) -> None:
         self._clients = clients

@@ -60,11 +60,6 @@ class GroupClient:
     """Calls about one group. They block; each connects, asks and disconnects, unless connections are kept (`keep`).
 
     Every call may raise KafkaUnreachableError (no answer in time), KafkaPermissionError or KafkaRequestError.
-
-    Args:
-        config: keyword arguments of a kafka-python client.
-        group_id: the group.
-        timeout_s: limit of one call.
     """
 
     def __init__(self, config: Mapping[str, Any], group_id: str, timeout_s: float) -> None:

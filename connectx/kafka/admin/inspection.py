@@ -36,9 +36,6 @@ class Inspection:
     """An inspection of a Kafka cluster; a context manager.
 
     Every call may raise KafkaUnreachableError, KafkaPermissionError or KafkaRequestError.
-
-    Args:
-        config: keyword arguments of a kafka-python client (`ClientConfigs.kafka_python`).
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

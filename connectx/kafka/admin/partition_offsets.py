@@ -28,11 +28,7 @@ EARLIEST: Final = int(OffsetSpec.EARLIEST)
 
 
 class OffsetsClient:
-    """Requests for offsets of partitions, without waiting; the first one starts its network thread.
-
-    Args:
-        config: keyword arguments of a kafka-python client.
-    """
+    """Requests for offsets of partitions, without waiting; the first one starts its network thread."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._net = KafkaNet(config)

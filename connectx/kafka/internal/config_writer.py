@@ -28,12 +28,7 @@ class _Step:
 
 
 class ConfigProducer:
-    """The producer, created with the first write.
-
-    Args:
-        config: its settings, a function because most workers never need them.
-        topic: the config topic.
-    """
+    """The producer, created with the first write."""
 
     def __init__(self, config: Callable[[], ClientConfig], topic: str) -> None:
         self._config = config

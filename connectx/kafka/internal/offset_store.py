@@ -24,11 +24,7 @@ _LOOK_S: Final = 0.1
 
 
 class OffsetStore:
-    """Offsets by the exact bytes of their keys, so the order of a partition's properties matters.
-
-    Args:
-        tail: reads the topic.
-    """
+    """Offsets by the exact bytes of their keys, so the order of a partition's properties matters."""
 
     def __init__(self, tail: TopicTail) -> None:
         self._tail = tail

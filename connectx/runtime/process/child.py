@@ -93,11 +93,7 @@ class _Sender:
 
 
 class Child:
-    """The process of one worker, from its owner's first order to its end.
-
-    Args:
-        link: the socket to the owner.
-    """
+    """The process of one worker, from its owner's first order to its end."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link

@@ -63,12 +63,7 @@ class ProcessEnvironment(Value):
 
 
 class ProcessWorker:
-    """A worker of the group, in a separate process.
-
-    Args:
-        name: unique in the cluster for all time; client ids start with it and a slash.
-        environment: what it is given.
-    """
+    """A worker of the group, in a separate process."""
 
     isolation: Final[Isolation] = "process"
 

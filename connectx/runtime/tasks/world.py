@@ -37,14 +37,7 @@ class Setup(Protocol):
 
 
 class TaskWorld(Generic[StimulusT, ActionT]):
-    """The outside world of one task, used by its thread only, but for `unblock` and `metrics`.
-
-    Args:
-        setup: plugin, converters, settings.
-        runner: the task's thread.
-        spark: the task's session.
-        metrics: live numbers and their first values.
-    """
+    """The outside world of one task, used by its thread only, but for `unblock` and `metrics`."""
 
     def __init__(
         self,

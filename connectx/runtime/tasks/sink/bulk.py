@@ -175,13 +175,7 @@ class BulkJob:
 
 
 class BulkJobs:
-    """The job of a task that runs or has staged records, and cancelled ones that are still to be cleared away.
-
-    Args:
-        setup: plugin and settings.
-        spark: session of the task.
-        group_id: the consumer group.
-    """
+    """The job of a task that runs or has staged records, and cancelled ones that are still to be cleared away."""
 
     def __init__(self, setup: SinkSetup, spark: TaskSpark, group_id: str) -> None:
         self._setup = setup

@@ -52,12 +52,7 @@ _METRICS: Mapping[str, Any] = {
 
 
 class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
-    """The outside world of one sink task, used by its thread only, but for `unblock` and `metrics`.
-
-    Args:
-        setup: plugin, converters, settings.
-        runner: feeds the loop what comes in the middle of a poll, and decides whether the task continues.
-    """
+    """The outside world of one sink task, used by its thread only, but for `unblock` and `metrics`."""
 
     def __init__(self, setup: SinkSetup, runner: Runner[m.SinkStimulus, m.SinkAction]) -> None:
         super().__init__(setup, runner, TaskSpark(runner.services.spark, {}, runner.stopping), _METRICS)

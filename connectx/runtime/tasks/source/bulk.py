@@ -39,15 +39,6 @@ log = logging.getLogger(__name__)
 class SourceBulk:
     """The bulk lane of one source task; its thread only.
 
-    Args:
-        setup: plugin, converters, settings.
-        runner: the task's thread.
-        spark: the task's session.
-        context: what the plugin was given.
-        producer: of the task.
-        topics: those that the task has written to.
-        cores: asks for the cores of Spark's executors.
-
     Attributes:
         reached: the source offset after the last slice, of one of its source partitions.
     """

@@ -65,12 +65,7 @@ def _kind_of(error: Exception) -> FailureKind:
 
 
 class SourceWorld(TaskWorld[messages.SourceStimulus, messages.SourceAction]):
-    """The outside world of one source task, used by its thread only, but for `unblock` and `metrics`.
-
-    Args:
-        setup: plugin, converters, settings.
-        runner: the task's thread.
-    """
+    """The outside world of one source task, used by its thread only, but for `unblock` and `metrics`."""
 
     def __init__(self, setup: SourceSetup, runner: Runner[messages.SourceStimulus, messages.SourceAction]) -> None:
         spark = TaskSpark(runner.services.spark, SESSION_SETTINGS, runner.stopping)

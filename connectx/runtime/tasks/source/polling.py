@@ -59,14 +59,7 @@ class _Piece:
 
 
 class SourcePoller:
-    """The reading half of one source task; its thread only.
-
-    Args:
-        setup: plugin, converters, settings.
-        runner: the task's thread.
-        spark: the task's session.
-        context: what the plugin was given.
-    """
+    """The reading half of one source task; its thread only."""
 
     def __init__(
         self,
