@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from connectx.model.configdef import REQUIRED, ConfigDef, ConfigKey, Validator
@@ -79,8 +80,9 @@ _NOT_NEGATIVE: Final = at_least(0)
 class WorkerKey(Generic[T]):
     """One key of a worker: read from the class it is the declaration, read from a configuration its typed value.
 
+    The name of the attribute, with dots, is the key as users write it.
+
     Args:
-        name: the key as users write it.
         type, default, validator: as in `ConfigDef.define`.
         doc: what it sets, in one sentence.
         importance: Kafka Connect's.
@@ -89,7 +91,6 @@ class WorkerKey(Generic[T]):
 
     def __init__(
         self,
-        name: str,
         type: type | str = str,  # noqa: A002
         default: Any = REQUIRED,
         *,
@@ -98,10 +99,14 @@ class WorkerKey(Generic[T]):
         validator: Validator | None = None,
         read: Callable[[Any], T] = lambda value: value,
     ) -> None:
-        definition = ConfigDef().define(name, type, default, doc=doc, importance=importance, validator=validator)
-        self.definition: ConfigKey = definition.keys[name]
-        self.name = name
+        self._define = partial(
+            ConfigDef().define, type=type, default=default, doc=doc, importance=importance, validator=validator
+        )
         self._read = read
+
+    def __set_name__(self, owner: type[WorkerKeys], attribute: str) -> None:
+        self.name = attribute.replace("_", ".")
+        self.definition: ConfigKey = self._define(self.name).keys[self.name]
 
     @property
     def default(self) -> T:
@@ -144,30 +149,26 @@ class WorkerKeys:
 
     # The group, its protocol and the signing of internal requests (KIP-415, KIP-507, KIP-618).
 
-    group_id = WorkerKey[str]("group.id", importance="HIGH", doc="Name of the worker group; one per cluster.")
+    group_id = WorkerKey[str](importance="HIGH", doc="Name of the worker group; one per cluster.")
     session_timeout_ms = WorkerKey[int](
-        "session.timeout.ms",
         int,
         10_000,
         importance="HIGH",
         doc="The coordinator removes a worker from the group that has sent no heartbeat for this long.",
     )
     heartbeat_interval_ms = WorkerKey[int](
-        "heartbeat.interval.ms",
         int,
         3_000,
         importance="HIGH",
         doc="Time between two heartbeats of a worker; below session.timeout.ms, usually a third of it.",
     )
     rebalance_timeout_ms = WorkerKey[int](
-        "rebalance.timeout.ms",
         int,
         60_000,
         importance="HIGH",
         doc="How long each worker may take to join once a rebalance has begun, before it is removed.",
     )
     exactly_once_source_support = WorkerKey[ExactlyOnceSupport](
-        "exactly.once.source.support",
         str,
         "disabled",
         importance="HIGH",
@@ -176,13 +177,11 @@ class WorkerKeys:
         doc="Whether source tasks write records and offsets in transactions (KIP-618).",
     )
     transactional_id = WorkerKey[str | None](
-        "transactional.id",
         str,
         None,
         doc="Transactional id of the leader's producer for the config topic (KIP-618); by default made of group.id.",
     )
     connect_protocol = WorkerKey[tuple[ProtocolVersion, ...]](
-        "connect.protocol",
         str,
         "sessioned",
         validator=Validator(_protocol, "[eager, compatible, sessioned]"),
@@ -190,52 +189,45 @@ class WorkerKeys:
         doc="Newest rebalance protocol that the worker offers; the group uses one that all members offer.",
     )
     scheduled_rebalance_max_delay_ms = WorkerKey[int](
-        "scheduled.rebalance.max.delay.ms",
         int,
         300_000,
         validator=between(0, _MAX_INT),
         doc="How long the leader waits for a lost worker to return before it moves that worker's work (KIP-415).",
     )
     worker_sync_timeout_ms = WorkerKey[int](
-        "worker.sync.timeout.ms",
         int,
         3_000,
         importance="MEDIUM",
         doc="How long a worker with an outdated configuration reads the config topic before it leaves the group.",
     )
     worker_unsync_backoff_ms = WorkerKey[int](
-        "worker.unsync.backoff.ms",
         int,
         300_000,
         importance="MEDIUM",
         doc="How long a worker that could not catch up stays out of the group.",
     )
     inter_worker_key_ttl_ms = WorkerKey[int](
-        "inter.worker.key.ttl.ms",
         int,
         3_600_000,
         validator=between(0, _MAX_INT),
         doc="Lifetime of the session key that signs requests between workers; 0 is unlimited.",
     )
     inter_worker_key_generation_algorithm = WorkerKey[str](
-        "inter.worker.key.generation.algorithm",
         str,
         "HmacSHA256",
         validator=_HMAC,
         doc="Algorithm for which session keys are generated.",
     )
     inter_worker_key_size = WorkerKey[int | None](
-        "inter.worker.key.size", int, None, doc="Size of session keys in bits; by default the algorithm's."
+        int, None, doc="Size of session keys in bits; by default the algorithm's."
     )
     inter_worker_signature_algorithm = WorkerKey[str](
-        "inter.worker.signature.algorithm",
         str,
         "HmacSHA256",
         validator=_HMAC,
         doc="Algorithm that signs requests between workers.",
     )
     inter_worker_verification_algorithms = WorkerKey[tuple[str, ...]](
-        "inter.worker.verification.algorithms",
         list,
         ["HmacSHA256"],
         validator=_HMAC,
@@ -245,43 +237,34 @@ class WorkerKeys:
 
     # The three internal topics. `config.storage.partitions` does not exist: the config topic has one partition.
 
-    config_storage_topic = WorkerKey[str](
-        "config.storage.topic", importance="HIGH", doc="Topic of connector and task configurations."
-    )
+    config_storage_topic = WorkerKey[str](importance="HIGH", doc="Topic of connector and task configurations.")
     config_storage_replication_factor = WorkerKey[int](
-        "config.storage.replication.factor",
         "SHORT",
         3,
         validator=REPLICATION_FACTOR,
         doc="Replication factor of the config topic when a worker creates it.",
     )
-    offset_storage_topic = WorkerKey[str]("offset.storage.topic", importance="HIGH", doc="Topic of source offsets.")
+    offset_storage_topic = WorkerKey[str](importance="HIGH", doc="Topic of source offsets.")
     offset_storage_replication_factor = WorkerKey[int](
-        "offset.storage.replication.factor",
         "SHORT",
         3,
         validator=REPLICATION_FACTOR,
         doc="Replication factor of the offsets topic when a worker creates it.",
     )
     offset_storage_partitions = WorkerKey[int](
-        "offset.storage.partitions",
         int,
         25,
         validator=PARTITIONS,
         doc="Partitions of the offsets topic when a worker creates it.",
     )
-    status_storage_topic = WorkerKey[str](
-        "status.storage.topic", importance="HIGH", doc="Topic of connector and task statuses."
-    )
+    status_storage_topic = WorkerKey[str](importance="HIGH", doc="Topic of connector and task statuses.")
     status_storage_replication_factor = WorkerKey[int](
-        "status.storage.replication.factor",
         "SHORT",
         3,
         validator=REPLICATION_FACTOR,
         doc="Replication factor of the status topic when a worker creates it.",
     )
     status_storage_partitions = WorkerKey[int](
-        "status.storage.partitions",
         int,
         5,
         validator=PARTITIONS,
@@ -291,63 +274,49 @@ class WorkerKeys:
     # Converters, plugins, commits and topics.
 
     key_converter = WorkerKey[str](
-        "key.converter", "CLASS", importance="HIGH", doc="Converter of record keys where a connector sets none."
+        "CLASS", importance="HIGH", doc="Converter of record keys where a connector sets none."
     )
-    key_converter_plugin_version = WorkerKey[str | None](
-        "key.converter.plugin.version", str, None, doc="Version of the key converter."
-    )
+    key_converter_plugin_version = WorkerKey[str | None](str, None, doc="Version of the key converter.")
     value_converter = WorkerKey[str](
-        "value.converter", "CLASS", importance="HIGH", doc="Converter of record values where a connector sets none."
+        "CLASS", importance="HIGH", doc="Converter of record values where a connector sets none."
     )
-    value_converter_plugin_version = WorkerKey[str | None](
-        "value.converter.plugin.version", str, None, doc="Version of the value converter."
-    )
+    value_converter_plugin_version = WorkerKey[str | None](str, None, doc="Version of the value converter.")
     header_converter = WorkerKey[str](
-        "header.converter",
         "CLASS",
         "org.apache.kafka.connect.storage.SimpleHeaderConverter",
         doc="Converter of record headers where a connector sets none.",
     )
-    header_converter_plugin_version = WorkerKey[str | None](
-        "header.converter.plugin.version", str, None, doc="Version of the header converter."
-    )
+    header_converter_plugin_version = WorkerKey[str | None](str, None, doc="Version of the header converter.")
     task_shutdown_graceful_timeout_ms = WorkerKey[int](
-        "task.shutdown.graceful.timeout.ms",
         "LONG",
         5_000,
         doc="How long a task may take to stop before it is cancelled.",
     )
-    offset_flush_interval_ms = WorkerKey[int](
-        "offset.flush.interval.ms", "LONG", 60_000, doc="Time between two commits of a task's offsets."
-    )
+    offset_flush_interval_ms = WorkerKey[int]("LONG", 60_000, doc="Time between two commits of a task's offsets.")
     offset_flush_timeout_ms = WorkerKey[int](
-        "offset.flush.timeout.ms",
         "LONG",
         5_000,
         doc="How long a commit of offsets may take before it is abandoned; the next commit tries again.",
     )
     plugin_path = WorkerKey[tuple[str, ...] | None](
-        "plugin.path", list, None, doc="Folders of Java plugins; without effect, because plugins are Python classes."
+        list, None, doc="Folders of Java plugins; without effect, because plugins are Python classes."
     )
     plugin_discovery = WorkerKey[str](
-        "plugin.discovery",
         str,
         "hybrid_warn",
         validator=one_of("ONLY_SCAN", "SERVICE_LOAD", "HYBRID_WARN", "HYBRID_FAIL", ignore_case=True),
         doc="How Java plugins are found; without effect, because plugins are Python classes.",
     )
     config_providers = WorkerKey[tuple[str, ...]](
-        "config.providers", list, [], read=_texts, doc="Names of the providers that resolve placeholders in settings."
+        list, [], read=_texts, doc="Names of the providers that resolve placeholders in settings."
     )
     connector_client_config_override_policy = WorkerKey[str](
-        "connector.client.config.override.policy",
         str,
         "All",
         importance="MEDIUM",
         doc="Which client settings a connector may override: All, None, Principal or Allowlist.",
     )
     connector_client_config_override_allowlist = WorkerKey[tuple[str, ...]](
-        "connector.client.config.override.allowlist",
         list,
         [],
         importance="MEDIUM",
@@ -355,17 +324,16 @@ class WorkerKeys:
         doc="Client settings that a connector may override with the policy Allowlist.",
     )
     topic_creation_enable = WorkerKey[bool](
-        "topic.creation.enable", bool, True, doc="Whether source connectors may have their topics created (KIP-158)."
+        bool, True, doc="Whether source connectors may have their topics created (KIP-158)."
     )
     topic_tracking_enable = WorkerKey[bool](
-        "topic.tracking.enable", bool, True, doc="Whether the topics that connectors use are recorded (KIP-558)."
+        bool, True, doc="Whether the topics that connectors use are recorded (KIP-558)."
     )
     topic_tracking_allow_reset = WorkerKey[bool](
-        "topic.tracking.allow.reset", bool, True, doc="Whether users may reset the recorded topics (KIP-558)."
+        bool, True, doc="Whether users may reset the recorded topics (KIP-558)."
     )
 
     recording_max_bytes = WorkerKey[int](
-        "recording.max.bytes",
         int,
         1024 * 1024,
         validator=at_least(0),
@@ -375,7 +343,6 @@ class WorkerKeys:
     # The REST server (RestServerConfig). Logins and limits are connectx's own: Kafka Connect has extensions for them.
 
     listeners = WorkerKey[tuple[str, ...]](
-        "listeners",
         list,
         ["http://:8083"],
         validator=Validator(_urls, _URL_LIST),
@@ -383,7 +350,6 @@ class WorkerKeys:
         doc="URLs at which REST listens.",
     )
     admin_listeners = WorkerKey[tuple[str, ...] | None](
-        "admin.listeners",
         list,
         None,
         validator=Validator(_admin_urls, _URL_LIST),
@@ -391,52 +357,41 @@ class WorkerKeys:
         doc="URLs at which /admin is served; by default those of listeners, empty: nowhere.",
     )
     rest_advertised_host_name = WorkerKey[str | None](
-        "rest.advertised.host.name", str, None, doc="Host that other workers and statuses use for this one."
+        str, None, doc="Host that other workers and statuses use for this one."
     )
     rest_advertised_port = WorkerKey[int | None](
-        "rest.advertised.port", int, None, doc="Port that other workers and statuses use for this one."
+        int, None, doc="Port that other workers and statuses use for this one."
     )
-    rest_advertised_listener = WorkerKey[str | None](
-        "rest.advertised.listener", str, None, doc="Which listener other workers use: http or https."
-    )
+    rest_advertised_listener = WorkerKey[str | None](str, None, doc="Which listener other workers use: http or https.")
     rest_extension_classes = WorkerKey[tuple[str, ...]](
-        "rest.extension.classes",
         list,
         [],
         read=_texts,
         doc="Java classes; no effect: a worker has no Java.",
     )
-    access_control_allow_origin = WorkerKey[str](
-        "access.control.allow.origin", str, "", doc="Origins that may call REST from a browser (CORS)."
-    )
+    access_control_allow_origin = WorkerKey[str](str, "", doc="Origins that may call REST from a browser (CORS).")
     access_control_allow_methods = WorkerKey[str](
-        "access.control.allow.methods", str, "", doc="HTTP methods that such origins may use, separated by commas."
+        str, "", doc="HTTP methods that such origins may use, separated by commas."
     )
     response_http_headers_config = WorkerKey[tuple[HeaderRule, ...]](
-        "response.http.headers.config",
         str,
         "",
         validator=HEADER_RULES,
         read=header_rules,
         doc="Headers to add to or set in every REST response.",
     )
-    rest_auth_basic_file = WorkerKey[str | None](
-        "rest.auth.basic.file", str, None, doc="File of users and passwords that REST asks for."
-    )
-    rest_auth_bearer_file = WorkerKey[str | None](
-        "rest.auth.bearer.file", str, None, doc="File of bearer tokens that REST asks for."
-    )
+    rest_auth_basic_file = WorkerKey[str | None](str, None, doc="File of users and passwords that REST asks for.")
+    rest_auth_bearer_file = WorkerKey[str | None](str, None, doc="File of bearer tokens that REST asks for.")
     rest_request_max_bytes = WorkerKey[int](
-        "rest.request.max.bytes", int, 16 * 1024 * 1024, validator=at_least(1), doc="Largest REST request body."
+        int, 16 * 1024 * 1024, validator=at_least(1), doc="Largest REST request body."
     )
     rest_max_concurrent_requests = WorkerKey[int](
-        "rest.max.concurrent.requests", int, 256, validator=at_least(1), doc="REST requests served at a time."
+        int, 256, validator=at_least(1), doc="REST requests served at a time."
     )
 
     # The worker's own Kafka clients, and metrics.
 
     bootstrap_servers = WorkerKey[str](
-        "bootstrap.servers",
         list,
         importance="HIGH",
         validator=addresses(),
@@ -444,95 +399,79 @@ class WorkerKeys:
         doc="host:port of some brokers, separated by commas.",
     )
     client_dns_lookup = WorkerKey[str](
-        "client.dns.lookup",
         str,
         "use_all_dns_ips",
         validator=one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
         doc="How clients resolve the names of brokers.",
     )
-    client_id = WorkerKey[str]("client.id", str, "", doc="Prefix of client ids, shown in the brokers' logs.")
+    client_id = WorkerKey[str](str, "", doc="Prefix of client ids, shown in the brokers' logs.")
     security_protocol = WorkerKey[str](
-        "security.protocol",
         str,
         "PLAINTEXT",
         validator=one_of("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", ignore_case=True),
         doc="How clients connect to brokers.",
     )
     metadata_max_age_ms = WorkerKey[int](
-        "metadata.max.age.ms", "LONG", 300_000, validator=_NOT_NEGATIVE, doc="Age at which metadata is read again."
+        "LONG", 300_000, validator=_NOT_NEGATIVE, doc="Age at which metadata is read again."
     )
     metadata_recovery_strategy = WorkerKey[str](
-        "metadata.recovery.strategy",
         str,
         "rebootstrap",
         validator=one_of("REBOOTSTRAP", "NONE", ignore_case=True),
         doc="What clients do when no known broker answers.",
     )
     metadata_recovery_rebootstrap_trigger_ms = WorkerKey[int](
-        "metadata.recovery.rebootstrap.trigger.ms",
         "LONG",
         300_000,
         validator=_NOT_NEGATIVE,
         doc="How long metadata may be missing before clients start again from bootstrap.servers.",
     )
-    connections_max_idle_ms = WorkerKey[int](
-        "connections.max.idle.ms", "LONG", 540_000, doc="Time after which clients close an idle connection."
-    )
+    connections_max_idle_ms = WorkerKey[int]("LONG", 540_000, doc="Time after which clients close an idle connection.")
     request_timeout_ms = WorkerKey[int](
-        "request.timeout.ms", int, 40_000, validator=_NOT_NEGATIVE, doc="How long clients wait for a broker's response."
+        int, 40_000, validator=_NOT_NEGATIVE, doc="How long clients wait for a broker's response."
     )
     retry_backoff_ms = WorkerKey[int](
-        "retry.backoff.ms", "LONG", 100, validator=_NOT_NEGATIVE, doc="First pause before a failed request is retried."
+        "LONG", 100, validator=_NOT_NEGATIVE, doc="First pause before a failed request is retried."
     )
     retry_backoff_max_ms = WorkerKey[int](
-        "retry.backoff.max.ms", "LONG", 1_000, validator=_NOT_NEGATIVE, doc="Longest such pause; it doubles each time."
+        "LONG", 1_000, validator=_NOT_NEGATIVE, doc="Longest such pause; it doubles each time."
     )
     reconnect_backoff_ms = WorkerKey[int](
-        "reconnect.backoff.ms", "LONG", 50, validator=_NOT_NEGATIVE, doc="First pause before a client reconnects."
+        "LONG", 50, validator=_NOT_NEGATIVE, doc="First pause before a client reconnects."
     )
     reconnect_backoff_max_ms = WorkerKey[int](
-        "reconnect.backoff.max.ms",
         "LONG",
         1_000,
         validator=_NOT_NEGATIVE,
         doc="Longest such pause; it doubles each time.",
     )
     socket_connection_setup_timeout_ms = WorkerKey[int](
-        "socket.connection.setup.timeout.ms",
         "LONG",
         10_000,
         validator=_NOT_NEGATIVE,
         doc="How long a client waits at first for a connection to open.",
     )
     socket_connection_setup_timeout_max_ms = WorkerKey[int](
-        "socket.connection.setup.timeout.max.ms",
         "LONG",
         30_000,
         validator=_NOT_NEGATIVE,
         doc="Longest such wait; it doubles with each failure.",
     )
-    send_buffer_bytes = WorkerKey[int](
-        "send.buffer.bytes", int, 131_072, validator=at_least(-1), doc="TCP send buffer; -1 is the system's."
-    )
+    send_buffer_bytes = WorkerKey[int](int, 131_072, validator=at_least(-1), doc="TCP send buffer; -1 is the system's.")
     receive_buffer_bytes = WorkerKey[int](
-        "receive.buffer.bytes", int, 32_768, validator=at_least(-1), doc="TCP receive buffer; -1 is the system's."
+        int, 32_768, validator=at_least(-1), doc="TCP receive buffer; -1 is the system's."
     )
     metric_reporters = WorkerKey[tuple[str, ...]](
-        "metric.reporters",
         list,
         ["org.apache.kafka.common.metrics.JmxReporter"],
         read=_texts,
         doc="Java classes; no effect: a worker has no Java.",
     )
-    metrics_num_samples = WorkerKey[int](
-        "metrics.num.samples", int, 2, validator=at_least(1), doc="Samples kept for a metric."
-    )
+    metrics_num_samples = WorkerKey[int](int, 2, validator=at_least(1), doc="Samples kept for a metric.")
     metrics_recording_level = WorkerKey[str](
-        "metrics.recording.level", str, "INFO", validator=one_of("INFO", "DEBUG"), doc="Highest level of metrics kept."
+        str, "INFO", validator=one_of("INFO", "DEBUG"), doc="Highest level of metrics kept."
     )
-    metrics_sample_window_ms = WorkerKey[int](
-        "metrics.sample.window.ms", "LONG", 30_000, validator=_NOT_NEGATIVE, doc="Window of one sample."
-    )
+    metrics_sample_window_ms = WorkerKey[int]("LONG", 30_000, validator=_NOT_NEGATIVE, doc="Window of one sample.")
 
 
 WORKER_CONFIG: Final = ConfigDef.of(key.definition for key in vars(WorkerKeys).values() if isinstance(key, WorkerKey))
