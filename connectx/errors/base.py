@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +18,14 @@ class ConnectxError(Exception):
     """
 
     code: ClassVar[str] = "error"
+    """For programs: words of the class's name without Error, joined by underscores, unless the class names another."""
+
     retriable: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__.removesuffix("Error")).lower()
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)
@@ -46,8 +54,6 @@ def _restored(cls: type[ConnectxError], args: tuple[Any, ...]) -> ConnectxError:
 
 class MissingExtraError(ConnectxError, ImportError):
     """A feature needs packages of an extra that is not installed; `extra` is its name."""
-
-    code = "missing_extra"
 
     def __init__(self, feature: str, extra: str, modules: Sequence[str]) -> None:
         super().__init__(f"{feature} needs {' and '.join(modules)}: run pip install 'connectx[{extra}]'.")

@@ -8,19 +8,13 @@ from connectx.errors.base import ConnectxError
 class PeekError(ConnectxError):
     """Data cannot be shown: a target cannot report its rows, or a sink has no dead letter queue."""
 
-    code = "peek"
-
 
 class CheckError(ConnectxError):
     """A check got arguments that it cannot use."""
 
-    code = "check"
-
 
 class TopicUnreadableError(CheckError):
     """A topic cannot be read to its end."""
-
-    code = "topic_unreadable"
 
     def __init__(self, topic: str, cause: str) -> None:
         super().__init__(
@@ -31,8 +25,6 @@ class TopicUnreadableError(CheckError):
 
 class NotValidError(ConnectxError):
     """A run that should be valid is invalid or unknown. `verdict` has all findings."""
-
-    code = "not_valid"
 
     def __init__(self, sentence: str, verdict: object) -> None:
         super().__init__(sentence, next_step="See the findings and reasons of its verdict.")

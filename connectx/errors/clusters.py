@@ -10,7 +10,6 @@ from connectx.errors.base import ConnectxError
 class WorkerStoppedError(ConnectxError):
     """A call to a worker that has ended, or that ended during the call."""
 
-    code = "worker_stopped"
     retriable = True
 
     def __init__(self, worker: str, reason: str) -> None:
@@ -20,16 +19,12 @@ class WorkerStoppedError(ConnectxError):
 class UnknownWorkerError(ConnectxError, KeyError):
     """No worker has that name."""
 
-    code = "unknown_worker"
-
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"There is no worker {name!r}.", next_step=f"Known workers: {', '.join(known)}.")
 
 
 class GroupInUseError(ConnectxError):
     """Another cluster's workers are members of the same group."""
-
-    code = "group_in_use"
 
     def __init__(self, group_id: str, members: int, protocol_type: str) -> None:
         super().__init__(
@@ -42,19 +37,13 @@ class GroupInUseError(ConnectxError):
 class AttachError(ConnectxError):
     """A running cluster cannot be attached to, because its group or its topics are ambiguous."""
 
-    code = "attach"
-
 
 class NotSeenError(ConnectxError):
     """An attached cluster does not show what a call needs."""
 
-    code = "not_seen"
-
 
 class WorkerFailedError(ConnectxError):
     """A worker failed while a call waited for it."""
-
-    code = "worker_failed"
 
     def __init__(self, worker: str, cause: str) -> None:
         super().__init__(
@@ -65,8 +54,6 @@ class WorkerFailedError(ConnectxError):
 
 class NoGateError(ConnectxError):
     """A worker's connections to Kafka cannot be cut or delayed, because there is no gate between them."""
-
-    code = "no_gate"
 
     def __init__(self, worker: str) -> None:
         super().__init__(
@@ -79,8 +66,6 @@ class NoGateError(ConnectxError):
 class NotEmbeddedError(ConnectxError):
     """The broker cannot be killed or restarted, because it is not a child of this cluster."""
 
-    code = "not_embedded"
-
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(
             f"The Kafka at {bootstrap_servers} is your own, so this cluster cannot kill or restart it.",
@@ -91,10 +76,6 @@ class NotEmbeddedError(ConnectxError):
 class ClusterClosedError(ConnectxError):
     """The cluster was closed, or all its workers have ended."""
 
-    code = "cluster_closed"
-
 
 class CompactionError(ConnectxError):
     """A connector has no files that can be merged."""
-
-    code = "compaction"

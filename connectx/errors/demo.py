@@ -8,10 +8,6 @@ from connectx.errors.base import ConnectxError
 class DemoError(ConnectxError):
     """The demo cannot continue; the message names the step."""
 
-    code = "demo"
-
 
 class DemoDataError(DemoError):
     """The demo's input file is missing."""
-
-    code = "demo_data"

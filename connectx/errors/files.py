@@ -8,13 +8,9 @@ from connectx.errors.base import ConnectxError
 class SourceFileError(ConnectxError):
     """A source file cannot be read further."""
 
-    code = "source_file"
-
 
 class SourceFileMissingError(SourceFileError):
     """The file of a source does not exist."""
-
-    code = "source_file_missing"
 
     def __init__(self, path: str, *, setting: str = "file") -> None:
         super().__init__(
@@ -25,8 +21,6 @@ class SourceFileMissingError(SourceFileError):
 
 class SourceDirectoryMissingError(SourceFileError):
     """The directory of a source does not exist."""
-
-    code = "source_directory_missing"
 
     def __init__(self, path: str, *, setting: str = "path") -> None:
         super().__init__(

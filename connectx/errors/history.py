@@ -8,17 +8,12 @@ from connectx.errors.base import ConnectxError
 class EventLogError(ConnectxError):
     """A file of events cannot be read or written; for a broken line the message names it."""
 
-    code = "event_log"
-
 
 class RecordingError(ConnectxError):
     """A recording of a worker's core cannot be read, written or replayed; for a broken line the message names it."""
-
-    code = "recording"
 
 
 class EventTimeoutError(ConnectxError):
     """An expected event did not come in time."""
 
-    code = "event_timeout"
     retriable = True

@@ -8,13 +8,10 @@ from connectx.errors.base import ConnectxError
 class ClientSettingError(ConnectxError):
     """A setting of a Kafka client is wrong, or connectx's clients do not support it."""
 
-    code = "client_setting"
-
 
 class KafkaUnreachableError(ConnectxError):
     """No broker answered."""
 
-    code = "kafka_unreachable"
     retriable = True
 
     def __init__(self, bootstrap_servers: str, what: str, cause: str) -> None:
@@ -27,8 +24,6 @@ class KafkaUnreachableError(ConnectxError):
 class KafkaLoginError(ConnectxError):
     """The brokers do not accept the credentials or the certificate of a client, or the client does not trust them."""
 
-    code = "kafka_login"
-
     def __init__(self, bootstrap_servers: str, cause: str) -> None:
         super().__init__(
             f"The login to Kafka at {bootstrap_servers} failed ({cause}).",
@@ -38,8 +33,6 @@ class KafkaLoginError(ConnectxError):
 
 class KafkaPermissionError(ConnectxError):
     """The brokers accept the login of a client and refuse its request."""
-
-    code = "kafka_permission"
 
     def __init__(self, what: str, cause: str) -> None:
         super().__init__(
@@ -51,16 +44,12 @@ class KafkaPermissionError(ConnectxError):
 class KafkaRequestError(ConnectxError):
     """Kafka refused a request for another reason, which the message names."""
 
-    code = "kafka_request"
-
     def __init__(self, what: str, cause: str, *, next_step: str = "") -> None:
         super().__init__(f"Kafka did not let connectx {what} ({cause}).", next_step=next_step)
 
 
 class TopicMissingError(ConnectxError):
     """A topic does not exist and cannot be created."""
-
-    code = "topic_missing"
 
     def __init__(self, topic: str, why: str, *, next_step: str) -> None:
         reason = f" and was not created: {why}" if why else ""
@@ -70,8 +59,6 @@ class TopicMissingError(ConnectxError):
 class InternalTopicError(ConnectxError):
     """An internal topic exists, but is not one that workers can use."""
 
-    code = "internal_topic"
-
     def __init__(self, setting: str, topic: str, why: str, *, next_step: str) -> None:
         super().__init__(f"The topic {topic} of the setting {setting} cannot be used: {why}.", next_step=next_step)
 
@@ -79,7 +66,6 @@ class InternalTopicError(ConnectxError):
 class ReadToEndError(ConnectxError):
     """The end of a topic was not reached in time."""
 
-    code = "read_to_end"
     retriable = True
 
     def __init__(self, topic: str, timeout_s: float, why: str) -> None:
@@ -93,13 +79,9 @@ class ReadToEndError(ConnectxError):
 class ClientClosedError(ConnectxError):
     """The worker or the task was stopped while this call waited for Kafka."""
 
-    code = "client_closed"
-
 
 class ProducerFencedError(ConnectxError):
     """Another producer initialised the same transactional id: this one may not write any more (KIP-618)."""
-
-    code = "producer_fenced"
 
     def __init__(self, transactional_id: str, cause: str) -> None:
         super().__init__(
@@ -110,8 +92,6 @@ class ProducerFencedError(ConnectxError):
 
 class TransactionExpiredError(ConnectxError):
     """A transaction was open for longer than the broker allows and was aborted by it."""
-
-    code = "transaction_expired"
 
     def __init__(self, transactional_id: str, *, open_ms: int, timeout_ms: int, cause: str) -> None:
         super().__init__(
@@ -125,31 +105,21 @@ class TransactionExpiredError(ConnectxError):
 class RecordTooLargeError(ConnectxError):
     """A record is larger than the producer, the topic or the broker takes."""
 
-    code = "record_too_large"
-
 
 class RecordRefusedError(ConnectxError):
     """Kafka refused a record permanently."""
-
-    code = "record_refused"
 
 
 class ProducerError(ConnectxError):
     """The producer of a task cannot be used."""
 
-    code = "producer"
-
 
 class TopicNotCreatableError(ConnectxError):
     """A topic that a source task writes to is missing and could not be created (KIP-158)."""
 
-    code = "topic_not_creatable"
-
 
 class OwnOffsetsTopicError(ConnectxError):
     """A source task produced to the topic that holds its own offsets."""
-
-    code = "own_offsets_topic"
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -161,8 +131,6 @@ class OwnOffsetsTopicError(ConnectxError):
 
 class OffsetOutOfRangeError(ConnectxError):
     """The log of a partition does not have the offset where a sink task continues."""
-
-    code = "offset_out_of_range"
 
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(

@@ -8,8 +8,6 @@ from connectx.errors.base import ConnectxError
 class NoJavaError(ConnectxError):
     """No Java 17 or later was found."""
 
-    code = "no_java"
-
     def __init__(self, found: str) -> None:
         super().__init__(
             f"The embedded Kafka and Spark need Java 17 or later, and none was found ({found}).",
@@ -20,14 +18,11 @@ class NoJavaError(ConnectxError):
 class JarDownloadError(ConnectxError):
     """The jars of Kafka or Spark could not be fetched."""
 
-    code = "jar_download"
     retriable = True
 
 
 class NoNetworkError(JarDownloadError):
     """The Maven repository cannot be reached at first use."""
-
-    code = "no_network"
 
     def __init__(self, jars: str, cause: str) -> None:
         super().__init__(
@@ -52,7 +47,6 @@ class ChecksumError(JarDownloadError):
 class DiskFullError(ConnectxError):
     """No room for the jars, for the embedded broker's log or for Spark's temporary files."""
 
-    code = "disk_full"
     retriable = True
 
     def __init__(self, path: object, setting: str, cause: str) -> None:
@@ -65,8 +59,6 @@ class DiskFullError(ConnectxError):
 class FolderNotOwnedError(ConnectxError):
     """The folder for temporary files of this user was made by another user, or is a link."""
 
-    code = "folder_not_owned"
-
     def __init__(self, path: object) -> None:
         super().__init__(
             f"The temporary folder {path} does not belong to the user who runs this program.",
@@ -77,7 +69,6 @@ class FolderNotOwnedError(ConnectxError):
 class PortTakenError(ConnectxError):
     """The port that the embedded broker should use belongs to another program."""
 
-    code = "port_taken"
     retriable = True
 
     def __init__(self, port: int) -> None:

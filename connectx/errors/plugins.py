@@ -20,37 +20,26 @@ class ConfigError(ConnectxError):
 class ConfigProviderError(ConnectxError):
     """A config provider cannot read what a placeholder names."""
 
-    code = "config_provider"
-
 
 class PluginNotFoundError(ConnectxError):
     """No connector, converter or other plugin of that name can be used."""
-
-    code = "plugin_not_found"
 
 
 class ConversionError(ConnectxError):
     """A converter cannot write values of this type, or cannot read records of this schema."""
 
-    code = "conversion"
-
 
 class SchemaNotFoundError(ConversionError):
     """The schema registry has no such schema or subject."""
-
-    code = "schema_not_found"
 
 
 class SchemaIncompatibleError(ConversionError):
     """The schema registry refuses a schema that is not compatible with those that its subject has."""
 
-    code = "schema_incompatible"
-
 
 class RegistryUnavailableError(ConnectxError):
     """The schema registry cannot be used now; `setting` is the key that names its URL."""
 
-    code = "registry_unavailable"
     retriable = True
 
     def __init__(self, url: str, setting: str, reason: str) -> None:
@@ -64,13 +53,9 @@ class RegistryUnavailableError(ConnectxError):
 class TransformError(ConnectxError):
     """A transformation or predicate cannot take a record."""
 
-    code = "transform"
-
 
 class TransactionBoundaryError(ConnectxError):
     """A source task asked its TransactionContext for a boundary that its slice does not have."""
-
-    code = "transaction_boundary"
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -83,8 +68,6 @@ class TransactionBoundaryError(ConnectxError):
 class MalformedDataError(ConnectxError):
     """Bytes of the group protocol or of an internal topic, or values for them, have the wrong shape."""
 
-    code = "malformed_data"
-
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
             f"{what[0].upper()}{what[1:]} cannot be used: {why}.",
@@ -94,8 +77,6 @@ class MalformedDataError(ConnectxError):
 
 class ClassNotImportableError(ConnectxError):
     """A connector class that worker processes cannot import."""
-
-    code = "class_not_importable"
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -108,8 +89,6 @@ class ClassNotImportableError(ConnectxError):
 class RecordConversionError(ConnectxError):
     """A record that a converter cannot read, or a transformation cannot take."""
 
-    code = "record_conversion"
-
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(
             f"The record at offset {offset} of {partition} cannot be read: {cause}.",
@@ -119,8 +98,6 @@ class RecordConversionError(ConnectxError):
 
 class RecordRejectedError(ConnectxError):
     """The target refuses one record permanently, with errors.tolerance=none."""
-
-    code = "record_rejected"
 
     def __init__(self, partition: str, offset: int, target: str, cause: str) -> None:
         super().__init__(

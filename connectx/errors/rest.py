@@ -11,13 +11,9 @@ from connectx.errors.machine import PortTakenError
 class ListenerError(ConnectxError):
     """An address on which a server was to listen cannot be used."""
 
-    code = "listener"
-
 
 class ListenerTakenError(PortTakenError):
     """The port of the worker setting `listeners` belongs to another program."""
-
-    code = "listener_taken"
 
     def __init__(self, listener: str) -> None:
         ConnectxError.__init__(
@@ -30,13 +26,9 @@ class ListenerTakenError(PortTakenError):
 class RestAuthError(ConnectxError):
     """The logins of REST cannot be read. The message names the file and never its content."""
 
-    code = "rest_auth"
-
 
 class RestTlsError(ConnectxError):
     """A certificate or key of REST's listeners cannot be used."""
-
-    code = "rest_tls"
 
 
 class RestError(ConnectxError):
@@ -44,8 +36,6 @@ class RestError(ConnectxError):
 
     `after_silence` is True when an earlier attempt of the same call got no answer, so it may have been carried out.
     """
-
-    code = "rest"
 
     def __init__(self, message: str, *, status: int, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
@@ -62,13 +52,9 @@ class ConnectorNotFoundError(RestError):
 class ConnectorExistsError(RestError):
     """A connector of that name is there already (409)."""
 
-    code = "connector_exists"
-
 
 class ConfigRejectedError(RestError):
     """The configuration of a connector is invalid (400). `problems` has every message."""
-
-    code = "config_rejected"
 
     def __init__(self, message: str, problems: Sequence[str], *, next_step: str = "") -> None:
         super().__init__(message, status=400, next_step=next_step)
@@ -78,42 +64,35 @@ class ConfigRejectedError(RestError):
 class RebalancePendingError(RestError):
     """The group is rebalancing, or its leader or the owner of the work is not known at the moment (409)."""
 
-    code = "rebalance_pending"
     retriable = True
 
 
 class SignatureRefusedError(RestError):
     """The signature of a request between workers is wrong (403), usually because the session key has just changed."""
 
-    code = "signature_refused"
     retriable = True
 
 
 class WorkerNotReadyError(RestError):
     """The worker is starting, has no session key yet, or has ended (503)."""
 
-    code = "worker_not_ready"
     retriable = True
 
 
 class WorkersUnreachableError(ConnectxError):
     """No worker of the cluster answered."""
 
-    code = "workers_unreachable"
     retriable = True
 
 
 class WaitTimeoutError(ConnectxError, TimeoutError):
     """An expected state was not reached in time."""
 
-    code = "wait_timeout"
     retriable = True
 
 
 class ConnectorFailedError(ConnectxError):
     """A connector or one of its tasks is FAILED while a call waits for another state. `trace` has the reason."""
-
-    code = "connector_failed"
 
     def __init__(self, message: str, trace: str, *, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
@@ -122,5 +101,3 @@ class ConnectorFailedError(ConnectxError):
 
 class CommandError(ConnectxError):
     """An argument of a command cannot be used."""
-
-    code = "command"

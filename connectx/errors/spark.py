@@ -10,7 +10,6 @@ from connectx.errors.base import ConnectxError
 class SparkStartError(ConnectxError):
     """The local Spark driver, or the Spark Connect server that `of` names, did not start."""
 
-    code = "spark_start"
     retriable = True
 
     def __init__(
@@ -31,8 +30,6 @@ class SparkStartError(ConnectxError):
 class SparkNotAwaitedError(ConnectxError):
     """A task was stopped while it waited for Spark's start."""
 
-    code = "spark_not_awaited"
-
     def __init__(self) -> None:
         super().__init__(
             "The task was stopped before Spark had started.", next_step="It continues from its position when it starts."
@@ -41,8 +38,6 @@ class SparkNotAwaitedError(ConnectxError):
 
 class SparkSettingError(ConnectxError):
     """Spark settings that cannot be used; has all problems."""
-
-    code = "spark_setting"
 
     def __init__(
         self, problems: Sequence[str], next_step: str = "Correct what spark= or the worker's file sets."
@@ -54,7 +49,6 @@ class SparkSettingError(ConnectxError):
 class SparkMasterError(ConnectxError):
     """A Spark master or a Spark Connect server cannot be reached."""
 
-    code = "spark_master"
     retriable = True
 
     def __init__(self, key: str, where: str, cause: str) -> None:
@@ -66,8 +60,6 @@ class SparkMasterError(ConnectxError):
 
 class SparkNotSharedError(ConnectxError):
     """Worker processes cannot use a classic Spark session, which belongs to one process."""
-
-    code = "spark_not_shared"
 
     def __init__(self) -> None:
         super().__init__(
@@ -81,13 +73,9 @@ class SparkNotSharedError(ConnectxError):
 class SparkJobError(ConnectxError):
     """A Spark job of a task failed."""
 
-    code = "spark_job"
-
 
 class NoExecutorError(ConnectxError):
     """Spark has no executor that is a process below this one."""
-
-    code = "no_executor"
 
     def __init__(self) -> None:
         super().__init__(
@@ -98,8 +86,6 @@ class NoExecutorError(ConnectxError):
 
 class ModuleNotShippedError(ConnectxError):
     """Spark's executors need a module whose source is not here."""
-
-    code = "module_not_shipped"
 
     def __init__(self, module: str) -> None:
         super().__init__(

@@ -8,19 +8,13 @@ from connectx.errors.base import ConnectxError
 class BackupFileError(ConnectxError):
     """A file of exported connectors cannot be read, used or written."""
 
-    code = "backup_file"
-
 
 class ImportRefusedError(ConnectxError):
     """Connectors of a file were not imported, and nothing was changed."""
 
-    code = "import_refused"
-
 
 class ImportIncompleteError(ConnectxError):
     """Some connectors of a file could not be restored. `report` has what was done, connector by connector."""
-
-    code = "import_incomplete"
 
     def __init__(self, message: str, report: object) -> None:
         super().__init__(

@@ -11,7 +11,6 @@ from connectx.model.ids import TopicPartition
 class RetriableError(ConnectxError):
     """Raised by poll or put when the same call may succeed later (Kafka Connect: RetriableException)."""
 
-    code = "retriable"
     retriable = True
 
 
@@ -21,8 +20,6 @@ class CommitRefusedError(ConnectxError):
     `committed` has, per partition, the offset in the target: the runtime continues from there if it still owns
     the partition.
     """
-
-    code = "commit_refused"
 
     def __init__(self, message: str, committed: Mapping[TopicPartition, int], *, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
@@ -34,5 +31,3 @@ class NotStageableError(ConnectxError):
 
     The worker puts them, and executors continue with the next ones.
     """
-
-    code = "not_stageable"

@@ -32,14 +32,12 @@ class Call(Value):
 class UnknownActionError(ConnectxError):
     """A page asked for something that panels do not do."""
 
-    code = "unknown_action"
     retriable = False
 
 
 class ReadOnlyError(ConnectxError):
     """A page asked for a change, and its panel only shows."""
 
-    code = "read_only"
     retriable = False
 
     def __init__(self) -> None:

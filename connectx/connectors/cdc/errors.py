@@ -8,10 +8,6 @@ from connectx.errors.databases import DatabaseError
 class ReplicationSlotMissingError(DatabaseError):
     """The replication slot that a source has read from does not exist any more, or has lost its WAL."""
 
-    code = "replication_slot_missing"
-
 
 class ReplicationSlotMismatchError(DatabaseError):
     """A replication slot and the source offset do not match: changes between them cannot be read."""
-
-    code = "replication_slot_mismatch"

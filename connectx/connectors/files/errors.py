@@ -9,8 +9,6 @@ from connectx.errors.files import SourceFileError
 class SourceFileUnreadableError(SourceFileError):
     """The file of a source may not be read, or is not a file."""
 
-    code = "source_file_unreadable"
-
     def __init__(self, path: str, cause: str, *, setting: str = "file") -> None:
         super().__init__(
             f"The file {path} of the setting `{setting}` cannot be read ({cause}).",
@@ -20,8 +18,6 @@ class SourceFileUnreadableError(SourceFileError):
 
 class SourceFileColumnError(SourceFileError):
     """A file has a column that the schema lacks."""
-
-    code = "source_file_column"
 
     def __init__(self, path: str, column: str) -> None:
         super().__init__(
@@ -34,8 +30,6 @@ class SourceFileColumnError(SourceFileError):
 class SourceFileValueError(SourceFileError):
     """A row of a file has a value that does not fit its column."""
 
-    code = "source_file_value"
-
     def __init__(self, path: str, text: str) -> None:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
         super().__init__(
@@ -46,8 +40,6 @@ class SourceFileValueError(SourceFileError):
 
 class SourceFileShrunkError(SourceFileError):
     """The file is shorter than what was already read: it was truncated or replaced."""
-
-    code = "source_file_shrunk"
 
     def __init__(self, path: str, *, position: int, size: int) -> None:
         super().__init__(
@@ -60,8 +52,6 @@ class SourceFileShrunkError(SourceFileError):
 class SourceRotationError(SourceFileError):
     """After a rotation the file that was being read cannot be identified."""
 
-    code = "source_rotation"
-
     def __init__(self, path: str, cause: str) -> None:
         super().__init__(
             f"The place to continue after a rotation of {path} cannot be decided: {cause}.",
@@ -72,8 +62,6 @@ class SourceRotationError(SourceFileError):
 
 class MalformedLineError(SourceFileError):
     """A line does not fit the format and schema of a file source."""
-
-    code = "malformed_line"
 
     def __init__(self, path: str, *, line_number: int, text: str, cause: str) -> None:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
@@ -86,5 +74,3 @@ class MalformedLineError(SourceFileError):
 
 class SinkFileError(ConnectxError):
     """The file of a file sink cannot be written."""
-
-    code = "sink_file"

@@ -8,13 +8,9 @@ from connectx.errors.base import ConnectxError
 class HttpError(ConnectxError):
     """A web service refuses the requests of a sink, and would refuse them again."""
 
-    code = "http"
-
 
 class HttpLoginError(HttpError):
     """A token service gives a sink no token."""
-
-    code = "http_login"
 
     def __init__(self, place: str, cause: str) -> None:
         super().__init__(
@@ -27,7 +23,6 @@ class HttpLoginError(HttpError):
 class HttpUnavailableError(ConnectxError):
     """A web service cannot be reached now, or asks for the request to be sent again after `retry_after_ms`."""
 
-    code = "http_unavailable"
     retriable = True
 
     def __init__(
@@ -43,5 +38,3 @@ class HttpUnavailableError(ConnectxError):
 
 class RequestRefusedError(HttpError):
     """A web service refuses at least one record of a request. Never leaves a connector."""
-
-    code = "request_refused"

@@ -22,8 +22,6 @@ class MirrorTopicRecreatedError(ConnectxError):
 class MirrorGapError(ConnectxError):
     """The source of a mirror has removed records that were not mirrored yet, or its topic was created again."""
 
-    code = "mirror_gap"
-
     def __init__(self, partition: str, offset: int) -> None:
         super().__init__(
             f"The source no longer has offset {offset} of {partition}, where the mirror continues: retention removed "

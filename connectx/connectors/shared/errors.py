@@ -8,13 +8,9 @@ from connectx.errors.base import ConnectxError
 class LakeError(ConnectxError):
     """A table in files cannot be read or written until something is changed."""
 
-    code = "lake"
-
 
 class LakeStorageError(LakeError):
     """The storage of a table in files refuses access: no such directory, no permission, no space."""
-
-    code = "lake_storage"
 
     def __init__(self, place: str, cause: str, setting: str) -> None:
         super().__init__(
@@ -26,8 +22,6 @@ class LakeStorageError(LakeError):
 class LakeAccessError(LakeError):
     """An object store refuses the credentials of a table in files, or the request: they must change."""
 
-    code = "lake_access"
-
     def __init__(self, place: str, cause: str, setting: str) -> None:
         super().__init__(
             f"{place} cannot be used: the storage refused the request ({cause}).",
@@ -37,8 +31,6 @@ class LakeAccessError(LakeError):
 
 class LakeNotExclusiveError(LakeError):
     """An object store does not create objects exclusively, so it cannot fence tasks."""
-
-    code = "lake_not_exclusive"
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -50,5 +42,4 @@ class LakeNotExclusiveError(LakeError):
 class LakeUnavailableError(ConnectxError):
     """The storage or the catalog of a table in files cannot be reached now, or other writers commit all the time."""
 
-    code = "lake_unavailable"
     retriable = True

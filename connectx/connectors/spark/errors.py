@@ -9,8 +9,6 @@ from connectx.errors.base import ConnectxError
 class TableRewrittenError(LakeError):
     """A table in files has lost the version, snapshot or files that a source would read next."""
 
-    code = "table_rewritten"
-
     def __init__(self, name: str, cause: str) -> None:
         super().__init__(
             f"{name} cannot be read further: {cause}.",
@@ -20,8 +18,6 @@ class TableRewrittenError(LakeError):
 
 class TableChangedError(LakeError):
     """A table in files has a commit that deletes or updates rows, which a source of added rows cannot read."""
-
-    code = "table_changed"
 
     def __init__(self, name: str, where: str, operation: str) -> None:
         super().__init__(
@@ -33,8 +29,6 @@ class TableChangedError(LakeError):
 class SparkFormatError(ConnectxError):
     """Spark has no reader or writer for a format."""
 
-    code = "spark_format"
-
     def __init__(self, name: str) -> None:
         super().__init__(
             f"Spark does not know the format {name}.",
@@ -44,8 +38,6 @@ class SparkFormatError(ConnectxError):
 
 class JdbcDriverError(ConnectxError):
     """Spark has no JDBC driver for a database."""
-
-    code = "jdbc_driver"
 
     def __init__(self) -> None:
         super().__init__(
@@ -58,8 +50,6 @@ class JdbcDriverError(ConnectxError):
 class OffsetColumnError(ConnectxError):
     """A column of a source cannot be its offset."""
 
-    code = "offset_column"
-
     def __init__(self, column: str, where: str, cause: str) -> None:
         super().__init__(
             f"{column} in {where} cannot be the offset: {cause}.",
@@ -69,8 +59,6 @@ class OffsetColumnError(ConnectxError):
 
 class DataSourceWriteError(ConnectxError):
     """The writer of a PySpark DataSource, a format of Spark or a function has failed."""
-
-    code = "data_source_write"
 
     def __init__(self, source: str, cause: Exception) -> None:
         super().__init__(
