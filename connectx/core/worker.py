@@ -129,7 +129,6 @@ class WorkerCore:
         return broken_by(self, before)
 
     def marks(self) -> Marks:
-        """Return the values that never go back, for `check` after the next step."""
         return marks_of(self)
 
     def _on_stimulus(self, stimulus: messages.Stimulus) -> None:

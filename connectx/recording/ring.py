@@ -87,7 +87,6 @@ class RecordedCore(Generic[CoreT]):
         return step
 
     def check(self) -> tuple[BrokenRule, ...]:
-        """Return the rules that do not hold between two steps; none is sound."""
         return self.core.check()
 
     def recording(self, reason: str) -> Recording | None:

@@ -99,7 +99,6 @@ class Mailbox:
         self._running.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread's end; True when it has ended."""
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()

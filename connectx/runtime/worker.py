@@ -216,7 +216,6 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """True while the worker can be asked."""
         return self.state in ALIVE
 
     def _move(self, to: WorkerState, *sources: WorkerState, then: Callable[[], None] | None = None) -> bool:
@@ -282,11 +281,9 @@ class Worker:
         return self._rest.url
 
     def view(self) -> Mapping[str, Any]:
-        """The core's latest view of its place in the group; never blocks. Shape: `connectx.core.verbs`, *worker*."""
         return self._view
 
     def heartbeat_ms(self) -> int | None:
-        """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first."""
         return self._heartbeat_ms
 
     def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:

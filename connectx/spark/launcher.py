@@ -161,7 +161,6 @@ class SparkDriver:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the JVM, None before start and after stop."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:

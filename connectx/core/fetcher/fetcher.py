@@ -44,7 +44,6 @@ class FetcherCore(FetcherState):
         return invariants.broken_by(self, before)
 
     def marks(self) -> Marks:
-        """Return the values that never go back, for `check` after the next step."""
         return invariants.marks_of(self)
 
     def _on_stimulus(self, stimulus: msg.FetcherStimulus) -> None:

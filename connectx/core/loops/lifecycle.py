@@ -7,7 +7,7 @@ Kafka Connect's WorkerTask.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from connectx.core.messages import (
 )
 from connectx.core.moves import Moves, moved
 from connectx.core.rules import BrokenRule, Marks, Rules, broken_rules, gone_back
+from connectx.core.state import FieldState
 from connectx.core.stepping import Stepping
 from connectx.model.causes import Cause
 from connectx.model.events import Transition
@@ -114,7 +115,7 @@ class LoopSettings(Protocol):
 
 
 @dataclass(slots=True)
-class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], Generic[ActionT, AnswerT, EventT]):
+class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], FieldState, Generic[ActionT, AnswerT, EventT]):
     """State that both loops have; `handle` is the only method that changes it.
 
     Attributes:
@@ -148,23 +149,10 @@ class TaskLoop(Stepping[ActionT | Asked[ActionT] | Report], Generic[ActionT, Ans
         """Whether a stop or a pause is to be followed."""
         return self.stop_requested or self.pause_requested
 
-    def state(self) -> dict[str, Any]:
-        """Return all that changes in the loop, by field. The values are the loop's own: do not change them."""
-        return {
-            item.name: getattr(self, item.name) for item in fields(self) if item.compare and item.name != "settings"
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the `state` of another loop, with its values; KeyError if a field is missing."""
-        for name in self.state():
-            setattr(self, name, state[name])
-
     def marks(self) -> Marks:
-        """Return the numbers that never go back, for `check` after the next step."""
         return {"now_ms": self.now_ms, "last_number": self.last_number}
 
     def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
-        """Return the rules that do not hold between two steps; none is sound."""
         return broken_by(self.RULES, self, before)
 
     def take_in(self, stimulus: Request | Answered[AnswerT] | EventT) -> None:

@@ -62,11 +62,9 @@ class ProducerCore(ProducerState):
         return clients.ClientStep(step.transitions, step.effects, step.ignored, self._view(), self.next_time_ms())
 
     def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
-        """Return the rules that do not hold between two steps; `before` are the `marks` from before the last one."""
         return invariants.broken_by(self, before)
 
     def marks(self) -> Marks:
-        """Return the values that never go back, for `check` after the next step."""
         return invariants.marks_of(self)
 
     def _on_stimulus(self, stimulus: msg.ProducerStimulus) -> None:

@@ -72,7 +72,6 @@ class BulkLane:
         self.query_at_ms = now_ms + self.settings.query_interval_ms
 
     def needs_cores(self, progress: Progress, now_ms: int) -> bool:
-        """Whether the cores decide now, and were not asked for lately."""
         decide = needs_cores(self.settings.lanes, self._waiting_bytes(progress), self._obstacle(progress))
         return bool(self.ends) and decide and now_ms >= self.cores_at_ms
 

@@ -100,7 +100,6 @@ class ProcessWorker:
 
     @property
     def alive(self) -> bool:
-        """True while the worker can be asked."""
         return self.state in ALIVE
 
     def view(self) -> Mapping[str, Any]:
@@ -172,7 +171,6 @@ class ProcessWorker:
             self._send(encode(Order.REQUEST_STOP))
 
     def stop(self, timeout_s: float = 30.0) -> bool:
-        """Stop all work, leave the group, end the process. Returns False when some work did not stop in time."""
         self.request_stop()
         was_alive = self.alive
         if was_alive:

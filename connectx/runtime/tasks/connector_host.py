@@ -96,7 +96,6 @@ class ConnectorHost:
         self._queue.put(messages.StopConnector(self._order.connector, self._order.instance))
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread's end; True when it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

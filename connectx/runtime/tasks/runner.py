@@ -132,7 +132,6 @@ class Runner(Generic[StimulusT, ActionT]):
         self._commands.put(None)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread's end; True when it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

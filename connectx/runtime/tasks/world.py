@@ -81,15 +81,12 @@ class TaskWorld(Generic[StimulusT, ActionT]):
 
     @property
     def abandoned(self) -> bool:
-        """True once a stop has ended the task's wait for Spark's start, which fails the effect that waited."""
         return self._spark.abandoned
 
     def metrics(self) -> Mapping[str, object]:
-        """Live numbers; from any thread, never blocks."""
         return self._metrics
 
     def unblock(self) -> None:
-        """From another thread: end what the task's thread waits for, because the task must end immediately."""
         self._cancel(self._spark.interrupt)
 
     def release(self) -> None:

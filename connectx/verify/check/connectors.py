@@ -81,7 +81,6 @@ class ConnectorPlaces:
         self.waits = False
 
     def gather(self) -> None:
-        """Everything that can be compared."""
         client, resolve = self._cluster.client, self._providers.resolve
         configs = {name: resolve(client.config(name)) for name in client.connectors()}
         sinks = {name: config for name, config in configs.items() if self._is_sink(config)}

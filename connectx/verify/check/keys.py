@@ -252,7 +252,6 @@ class _ReadKeys(Value):
     committed: Mapping[str, int] | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Keys of the parts whose numbers are in the first column."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 partition, offsets = self.parts[number]

@@ -54,7 +54,6 @@ class SinkContext:
 
     @property
     def assignment(self) -> Sequence[TopicPartition]:
-        """Partitions that this task owns now, sorted."""
         return tuple(self._assignment)
 
     def timeout(self, timeout_ms: int) -> None:

@@ -68,22 +68,18 @@ class SinkSetup(Value):
 
     @property
     def key_converter(self) -> Converter:
-        """Its class and settings come from `key.converter`, or from the worker."""
         return self.conversion.key_converter
 
     @property
     def value_converter(self) -> Converter:
-        """Its class and settings come from `value.converter`, or from the worker."""
         return self.conversion.value_converter
 
     @property
     def header_converter(self) -> HeaderConverter:
-        """Its class and settings come from `header.converter`, or from the worker."""
         return self.conversion.header_converter
 
     @property
     def chain(self) -> Chain:
-        """Transformations with their predicates."""
         return self.conversion.chain
 
 
