@@ -42,8 +42,6 @@ class Declared(Value):
 
 
 class Present(Value):
-    """A connector of the cluster."""
-
     config: Config
     tasks: int
     stopped: bool = False
@@ -97,7 +95,6 @@ class Plan(Value):
 
     @property
     def is_valid(self) -> bool:
-        """Whether no connector would be refused."""
         return all(one.action is not Action.INVALID for one in self.connectors)
 
     def to_json(self) -> dict[str, Any]:

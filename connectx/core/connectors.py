@@ -161,7 +161,6 @@ class Connectors:
             self._failed(life, stimulus.trace)
 
     def on_stopped(self, stimulus: messages.ConnectorStopped) -> None:
-        """The instance ended in time."""
         life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STOPPING)
         if life is not None:
             self._forget(life)
@@ -173,7 +172,6 @@ class Connectors:
             self._forget(life)
 
     def on_reconfiguration_requested(self, stimulus: messages.TaskReconfigurationRequested) -> None:
-        """The plugin reports changed task configs."""
         life = self._started(stimulus.connector, stimulus.instance)
         if life is not None:
             self._generate(life)

@@ -82,7 +82,6 @@ def connectors(context: Context, expand: Sequence[str]) -> replies.Connectors:
 
 
 def worker(context: Context) -> replies.WorkerPlace:
-    """This worker's place in the group."""
     group = context.group
     known = group.generation >= 0
     state = str(context.phase)

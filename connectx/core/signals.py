@@ -31,8 +31,6 @@ class WriteKind(StrEnum):
 
 
 class RequestOrigin(Value):
-    """A request waits for the outcome."""
-
     request_id: int
 
 

@@ -211,7 +211,6 @@ class Tasks:
             self._fail(life, f"Fencing of older producers of {life.task.connector} failed: {error}")
 
     def on_fence_request_answered(self, task: TaskId, stimulus: messages.FenceRequestAnswered) -> None:
-        """The leader answered PUT /connectors/{c}/fence."""
         life = self.lives[task]
         life.request_id = None
         retriable = stimulus.retriable and not self._is_refused_finally(life, stimulus)
@@ -248,7 +247,6 @@ class Tasks:
         life.reported = self.context.report_task(life.task, life.instance, state, version=life.version)
 
     def on_failed(self, stimulus: messages.TaskFailed) -> None:
-        """The runner failed and has ended."""
         life = self.lives.get(stimulus.task)
         if life is None or life.instance != stimulus.instance:
             if stimulus.fenced:  # a cancelled instance shows no status any more, but the history records it
@@ -270,7 +268,6 @@ class Tasks:
             self._fail(life, trace, runner_ended=True, fenced=stimulus.fenced)
 
     def on_stopped(self, stimulus: messages.TaskStopped) -> None:
-        """The runner ended in time."""
         life = self._reported(stimulus.task, stimulus.instance, TaskPhase.STOPPING)
         if life is not None:
             self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)

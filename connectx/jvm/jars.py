@@ -44,8 +44,6 @@ _RETRIEVE_PATTERN = "[artifact]-[revision].[ext]"
 
 @dataclass(frozen=True)
 class Jar:
-    """One jar of the lock file."""
-
     organisation: str
     module: str
     revision: str

@@ -31,7 +31,6 @@ class JavaHome:
 
     @property
     def java(self) -> Path:
-        """The launcher program."""
         return self.path / "bin" / "java"
 
 

@@ -59,7 +59,6 @@ class KafkaNet:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it connects first."""
         return ",".join(self._config["bootstrap_servers"])
 
     @property
@@ -89,7 +88,6 @@ class KafkaNet:
         return [await future for future in running]
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the loop."""
         await self._client._net.sleep(seconds)
 
     async def retry(self, call: Callable[[], Awaitable[T]], deadline_s: float) -> T:

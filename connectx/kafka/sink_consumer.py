@@ -166,14 +166,12 @@ class SinkConsumer:
         self._fetcher.fetch_from({p: offset for p, offset in offsets.items() if p in self._assigned - starts.keys()})
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch nothing of these."""
         if self._starts is not None:
             self._paused_at_start += partitions
         else:
             self._fetcher.pause(partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch these again."""
         self._fetcher.resume(partitions)
 
     def stable_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

@@ -35,7 +35,6 @@ class _Reported:
 
     @property
     def kind(self) -> EventKind:
-        """Kind of the payload."""
         return self.payload.kind
 
     @property

@@ -216,8 +216,6 @@ class RebalanceCompleted(Payload):
 
 
 class MemberWork(Shown, Value):
-    """What the leader gives one member."""
-
     assigned: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
     owns: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ class Recorder:
         self._lock = threading.Lock()
 
     def worker(self, kind: CoreKind[SettingsT, CoreT], name: str, settings: SettingsT) -> RecordedCore[CoreT]:
-        """Make the core of the worker."""
         return self._add(RecordedCore(kind, name, settings, self._max_bytes, self._mask))
 
     def part(self, kind: CoreKind[SettingsT, CoreT], name: str, settings: SettingsT) -> RecordedCore[CoreT]:

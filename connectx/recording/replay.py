@@ -123,7 +123,6 @@ def first_difference(recording: Recording, *, sentences: bool = True) -> Differe
 
 
 def _started(recording: Recording, kind: CoreKind[Any, Any], answers: Answers) -> Core:
-    """The core before the first step."""
     try:
         core: Core = kind.make(kind.read(recording.settings, answers))
     except Exception as error:

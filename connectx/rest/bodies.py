@@ -38,7 +38,6 @@ class InitialState(StrEnum):
 
     @property
     def target(self) -> TargetState:
-        """The target state of the connector."""
         return TargetState.STARTED if self is InitialState.RUNNING else TargetState(self.value)
 
 

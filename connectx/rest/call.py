@@ -57,8 +57,6 @@ class Backend(Value):
 
 
 class ForwardedError(Exception):
-    """Another worker must answer the request."""
-
     def __init__(self, worker_url: str) -> None:
         super().__init__(worker_url)
         self.worker_url = worker_url
@@ -116,7 +114,6 @@ class Call:
         return (await self.answer(verb)).body
 
     async def answer(self, verb: Asks[T]) -> Answer[T]:
-        """The core's answer to a verb."""
         reply = await self._within_limit(asyncio.wrap_future(self._backend.ask(cast("Verb", verb))))
         match reply:
             case Done():
@@ -134,12 +131,10 @@ class Call:
         return bool(done) and waiting.exception() is None
 
     async def blocking(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a service on another thread."""
         loop = asyncio.get_running_loop()
         return await self._within_limit(loop.run_in_executor(self._backend.threads, function, *args))
 
     async def forward(self, worker_url: str) -> Response:
-        """The answer of another worker."""
         return await self._backend.forwarder.forward(self.request, self.content, worker_url)
 
     async def _within_limit(self, waiting: asyncio.Future[T]) -> T:

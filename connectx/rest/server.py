@@ -193,8 +193,6 @@ class RestServer:
 
 
 class _Place(Value):
-    """A listener and what it serves."""
-
     listener: str
     operations: tuple[Operation[Any], ...]
     is_admin: bool = False

@@ -27,8 +27,6 @@ _THREADS = 4
 
 
 class Calls:
-    """The blocking calls of one worker."""
-
     def __init__(
         self,
         name: str,
@@ -45,8 +43,6 @@ class Calls:
         self._ended = False
 
     def send_task_configs(self, effect: messages.SendTaskConfigs, key: SessionKeyRecord | None) -> None:
-        """POST task configs to the leader."""
-
         def call() -> None:
             self._leader.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
 
@@ -66,8 +62,6 @@ class Calls:
         self._submit(call, answer)
 
     def fence_producers(self, effect: messages.FenceProducers) -> None:
-        """Fence producers in Kafka."""
-
         def call() -> None:
             self._fencer.fence(effect.connector, self._providers.resolve(effect.config), effect.transactional_ids)
 

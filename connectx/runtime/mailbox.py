@@ -84,7 +84,6 @@ class Mailbox:
         self._running.clear()
 
     def thaw(self) -> None:
-        """Continue handling."""
         self._running.set()
 
     def kill(self) -> None:

@@ -70,8 +70,6 @@ def _masking(
 
 
 class RestServices:
-    """Services of one worker."""
-
     def __init__(
         self,
         config: WorkerConfig,
@@ -118,7 +116,6 @@ class RestServices:
         return self._metrics.exposition(connectors)
 
     def plugins(self, connectors_only: bool) -> list[Plugin]:
-        """Plugins that can be named."""
         described = self._plugins.describe(connectors_only=connectors_only)
         return [_plugin(plugin) for plugin in described]
 
@@ -188,7 +185,6 @@ class RestServices:
 
     @_masking
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
-        """Forget all offsets."""
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
             pairs = [(partition, None) for partition, _ in self._source_offsets(connector, config)]

@@ -277,7 +277,6 @@ class Worker:
 
     @property
     def url(self) -> str:
-        """Advertised URL, with a trailing slash."""
         return self._rest.url
 
     def view(self) -> Mapping[str, Any]:

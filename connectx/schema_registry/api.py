@@ -31,8 +31,6 @@ _Method = Callable[["_Asked"], Any]
 
 
 class _Asked:
-    """One request: path parameters, query, body."""
-
     def __init__(self, store: SchemaStore, request: Request, body: bytes) -> None:
         self._store = store
         self._request = request
@@ -68,7 +66,6 @@ class _Asked:
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """The JSON object of the body."""
         try:
             found = compact_json.loads(self._body)
         except (ValueError, RecursionError) as error:
@@ -92,8 +89,6 @@ class _Asked:
 
 
 def create_app(store: SchemaStore) -> ASGIApp:
-    """The application that serves a store."""
-
     def endpoint(method: _Method) -> Endpoint:
         async def answering(request: Request) -> Response:
             try:

@@ -88,12 +88,10 @@ class Catalog:
                 pass
 
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        """Names of subjects with versions."""
         found = (name for name in self._versions if name.startswith(prefix) and self._of(name, deleted))
         return sorted(found)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
-        """Numbers of a subject's versions."""
         found = [one.version for one in self._of(subject, deleted)]
         if not found:
             raise Refusal.SUBJECT_NOT_FOUND.error(subject)
@@ -120,7 +118,6 @@ class Catalog:
         return found
 
     def all(self, prefix: str = "", *, deleted: bool = False) -> list[Version]:
-        """Versions of all subjects."""
         return [one for name in self.subjects(prefix, deleted=deleted) for one in self._of(name, deleted)]
 
     def referencing(self, subject: str, version: int) -> list[Version]:

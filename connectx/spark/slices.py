@@ -161,7 +161,6 @@ class TaskSpark:
 
     @property
     def used(self) -> bool:
-        """True once a session was made."""
         return self._session is not None
 
     def lazy(self) -> SparkSession:

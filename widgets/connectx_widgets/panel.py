@@ -155,7 +155,6 @@ class Panel:
         self._inbox.put(message)
 
     def _pump(self) -> None:
-        """The thread of the panel."""
         try:
             self._run()
             self._follow(0.0)

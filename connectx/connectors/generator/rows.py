@@ -50,7 +50,6 @@ class TextPattern:
         self._sequence(self._parsed, "", lambda place, count: np.zeros(1, np.int64), 1)
 
     def texts(self, rows: int, draw: Draw) -> pa.Array:
-        """One text for each row."""
         return self._sequence(self._parsed, "", draw, rows)
 
     def _sequence(self, parts: Sequence[Any], place: str, draw: Draw, rows: int) -> pa.Array:

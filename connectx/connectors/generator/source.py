@@ -98,7 +98,6 @@ class Generator(SourceConnector):
         return _problems(config)
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """As many tasks as allowed."""
         return [
             {**self.settings, "generator.task": str(task), "generator.tasks": str(max_tasks)}
             for task in range(max_tasks)

@@ -40,7 +40,6 @@ class Request(Value):
         return f"{settings.prefix}{settings.separator.join(self.texts)}{settings.suffix}".encode()
 
     def halves(self) -> tuple[Request, Request]:
-        """The same records in two requests."""
         at = len(self.offsets) // 2
         first = Request(self.method, self.url, self.partition, self.offsets[:at], self.texts[:at])
         return first, Request(self.method, self.url, self.partition, self.offsets[at:], self.texts[at:])

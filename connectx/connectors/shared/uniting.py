@@ -121,7 +121,6 @@ def _has_union(kind: pa.DataType) -> bool:
 
 
 def _fields_of(values: pa.ChunkedArray) -> pa.Table:
-    """Fields of values of one shape."""
     table = pa.table({VALUE: values})
     if pa.types.is_struct(values.type):
         arrays = values.chunks or [pa.array([], values.type)]

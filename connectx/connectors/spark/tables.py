@@ -282,7 +282,6 @@ def read_by_executors(spark: SparkSession, parts: Sequence[Part], schema: pa.Sch
 
 
 def rows_of(parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
-    """The rows of some files."""
     opened: tuple[Files, ReadFile] | None = None
     for part in parts:
         if opened is None or opened[0] is not part.reader:

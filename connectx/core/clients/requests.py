@@ -13,8 +13,6 @@ KindT = TypeVar("KindT")
 
 
 class Backoff(Protocol):
-    """Settings by their Kafka names."""
-
     @property
     def retry_backoff_ms(self) -> int:
         """Milliseconds before the second attempt."""
@@ -33,8 +31,6 @@ class InFlight(Value, Generic[RequestT]):
 
 @dataclass(slots=True)
 class RequestsInFlight(Generic[RequestT]):
-    """Requests by their id."""
-
     sent: dict[int, InFlight[RequestT]] = field(default_factory=dict)
     last_id: int = 0
 

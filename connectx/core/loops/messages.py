@@ -39,8 +39,6 @@ class FailureKind(StrEnum):
 
 
 class Asked(Value, Generic[ActionT]):
-    """An effect that is answered."""
-
     number: int
     effect: ActionT
 

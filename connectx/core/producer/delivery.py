@@ -160,14 +160,12 @@ class Delivery:
         return taken
 
     def delivered(self, target: TopicPartition, number: int) -> None:
-        """Kafka has taken a batch."""
         if self._remove_in_flight(target, number) is not None:
             queue = self.queues[target]
             queue.recovering, queue.retry_at_ms = False, 0
             self._drop_if_empty(target)
 
     def refused(self, target: TopicPartition, number: int) -> None:
-        """Kafka does not take a batch."""
         if self._remove_in_flight(target, number) is not None:
             self._drop_if_empty(target)
 

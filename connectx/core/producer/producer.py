@@ -405,7 +405,6 @@ class ProducerCore(ProducerState):
             self._fail(msg.Failure(error, doing))
 
     def _advance(self) -> None:
-        """Send whatever may be sent now."""
         if self.phase in (Phase.NEW, Phase.FAILED):
             return
         for pending in self.delivery.expired(self.now_ms):

@@ -122,7 +122,6 @@ class BulkLane:
         self.failure, self.tail_until = error, {**self.tail_until, **ends}
 
     def disown(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Partitions were taken away."""
         for offsets in (self.ends, self.tail_until):
             for partition in partitions:
                 offsets.pop(partition, None)

@@ -94,8 +94,6 @@ class ResumePartitions(Value):
 
 
 class QueryEnds(Value):
-    """Ask for the last stable offsets."""
-
     epoch: int
     partitions: Partitions
 

@@ -87,7 +87,6 @@ class SourceProgress:
         self.passed[json.dumps(reached.partition)] = reached
 
     def offsets(self) -> tuple[PartitionOffset, ...]:
-        """What a commit carries."""
         return tuple((self.pending | self.passed).values())
 
     def commit(self) -> tuple[tuple[SourceRange, ...], list[Mapping[str, Any]]]:

@@ -85,7 +85,6 @@ def schema_of(
 
 
 def scrubbed(name: str) -> str:
-    """A name that Protobuf takes."""
     made = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return made if _VALID.fullmatch(made) and not made.startswith("_") else f"x{made}"
 

@@ -203,5 +203,4 @@ def _due(end: Event, after: Sequence[Event], lost: set[str], grace: Grace) -> tu
 
 
 def _assigned(members: Iterable[payloads.MemberWork]) -> set[str]:
-    """Work that a leader has assigned."""
     return {name for work in members for name in work.assigned}

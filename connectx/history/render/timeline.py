@@ -53,7 +53,6 @@ class BarPart(Value):
     why: str
 
     def title(self, now_ms: int) -> str:
-        """The sentence on hover or focus."""
         lasted_ms = max((now_ms if self.end_ms is None else self.end_ms) - self.start_ms, 0)
         return f"{self.what}, {'for' if self.end_ms is None else 'lasted'} {duration(lasted_ms)}{self.why}"
 

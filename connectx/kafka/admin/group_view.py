@@ -62,7 +62,6 @@ class GroupView(Value):
         return max((member.delay_ms for member in self.members), default=0)
 
     def of(self, worker_id: str) -> Member | None:
-        """The member of that id."""
         return next((member for member in self.members if member.worker_id == worker_id), None)
 
 

@@ -94,7 +94,6 @@ def node_settings(
 
 
 def write_settings(path: Path, settings: Mapping[str, str]) -> None:
-    """Write a Java properties file."""
     path.write_text("".join(f"{key}={value}\n" for key, value in sorted(settings.items())))
 
 

@@ -86,7 +86,6 @@ class Chunk:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was taken."""
         return self.rest is None and not self._batches
 
     def select(self, wanted: int) -> list[BatchHeader]:

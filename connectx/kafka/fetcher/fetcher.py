@@ -94,7 +94,6 @@ class RecordFetcher(CoreClient[FetcherCore]):
         self._take(msg.FetchFrom(dict(offsets)))
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no longer."""
         gone = tuple(partitions)
         self._drop(gone)
         self._take(msg.Forget(gone))
@@ -136,13 +135,11 @@ class RecordFetcher(CoreClient[FetcherCore]):
         return {partition: self._ends[partition] for partition in partitions if partition in self._ends}
 
     def close(self) -> None:
-        """Disconnect and end the network thread."""
         net, self._net = self._net, None
         if net is not None:
             net.close()
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what is buffered of partitions."""
         dropped = set(partitions)
         with self._changed:
             self._ready = deque(item for item in self._ready if item.target not in dropped)

@@ -32,8 +32,6 @@ Outcome = Callable[[str | None], object]
 
 @dataclass(slots=True)
 class _Order:
-    """A claim or a write."""
-
     action: Callable[[], None]
     outcome: Outcome
     is_abandoned: bool = False

@@ -33,8 +33,6 @@ Records = Sequence[tuple[bytes, bytes | None]]
 
 
 class Reader(Protocol):
-    """Looks up source offsets (OffsetStore)."""
-
     def read(
         self, connector: str, partitions: list[SourcePartition], *, cancel: threading.Event | None = None
     ) -> list[SourceOffset | None]:

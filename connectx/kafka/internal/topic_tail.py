@@ -45,8 +45,6 @@ Done = Callable[[ConnectxError | None], object]
 
 @dataclass(slots=True)
 class _Read:
-    """One pending read to the end."""
-
     partitions: tuple[TopicPartition, ...]
     timeout_s: float
     deadline_s: float | None
@@ -102,7 +100,6 @@ class TopicTail:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """What it reads."""
         return tuple(TopicPartition(p.topic, p.partition) for p in self._partitions)
 
     def read_to_end(self, partitions: Iterable[TopicPartition], timeout_s: float | None, done: Done) -> int:

@@ -144,7 +144,6 @@ def _payload_bytes(records: PreparedRecords, start: int, end: int) -> int:
 
 
 def names_partitions(rows: pa.Table) -> bool:
-    """Whether any row names its partition."""
     return "partition" in rows.column_names and rows.column("partition").null_count < rows.num_rows
 
 

@@ -36,5 +36,4 @@ class LibrdkafkaLog:
     """What confluent-kafka takes as `logger`."""
 
     def log(self, level: int, message: str, facility: str, client: str, text: str) -> None:
-        """One line of librdkafka."""
         _log.log(min(level, logging.DEBUG) if facility in _EXPECTED else level, message, facility, client, text)

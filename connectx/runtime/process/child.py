@@ -42,7 +42,6 @@ class _Sender:
         self._thread = threading.Thread(target=self._run, name="connectx-sender", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
         self._thread.start()
 
     def send(self, kind: News, **content: Any) -> None:

@@ -95,7 +95,6 @@ class ProcessWorker:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, None before start."""
         return self._child.pid if self._child is not None else None
 
     @property

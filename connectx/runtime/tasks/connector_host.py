@@ -38,8 +38,6 @@ def trace_of(error: BaseException) -> str:
 
 
 class _Context:
-    """ConnectorContext of one instance."""
-
     def __init__(self, order: messages.StartConnector, post: Callable[[messages.Stimulus], None]) -> None:
         self._order = order
         self._post = post

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 
 class _Instance(Value):
-    """Key of a task runner."""
-
     task: TaskId
     instance: int
 

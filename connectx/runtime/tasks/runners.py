@@ -25,8 +25,6 @@ from connectx.runtime.tasks.source.effects import SourceWorld
 
 
 class SinkRunner(Runner[SinkStimulus, SinkAction]):
-    """One instance of a sink task."""
-
     kind = "sink"
 
     @override
@@ -37,8 +35,6 @@ class SinkRunner(Runner[SinkStimulus, SinkAction]):
 
 
 class SourceRunner(Runner[SourceStimulus, SourceAction]):
-    """One instance of a source task."""
-
     kind = "source"
     _source_world: SourceWorld | None = None
 

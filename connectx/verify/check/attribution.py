@@ -46,7 +46,6 @@ class Attribution:
         return self._of_succession([run for run in mine if (run.reached(RunState.RUNNING) or time_ms) < time_ms])
 
     def of_commit(self, commit: Committed, what: str) -> Moment:
-        """One commit, in words."""
         event = commit.event
         sentence = f"{self._who(event.worker, event.time_ms)} committed {commit.task} {what}"
         return Moment(event.seq, event.time_ms, event.worker, sentence)

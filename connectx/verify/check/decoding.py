@@ -53,7 +53,6 @@ class SinkDecoder(Value):
         return cls(conversion, Wanted(key_type, stored.value_type if keeps_values(conversion.chain) else None))
 
     def __call__(self, topic: str, records: pa.Table) -> Values:
-        """Key and value of each record."""
         if not records.num_rows:
             return []
         table = self.conversion.decoded(records, topic, self.wanted)

@@ -89,7 +89,6 @@ class _Judging:
         self.pending = 0
 
     def take(self, comparison: Comparison, found: Difference, limit: int) -> None:
-        """What one comparison means."""
         place = comparison.found.place
         stuck = [self._blocked[name] for name in comparison.connectors if name in self._blocked]
         if not stuck and comparison.goal is not None and found.needed >= comparison.goal:

@@ -33,7 +33,6 @@ class _Left:
     """Topics and fields where a null may stand for a value that the source did not send."""
 
     def apply(self, topic: str, change: RowChange) -> None:
-        """The next record of a topic."""
         if change.clears:
             self.keyless.pop(topic, None)
             for at in [at for at in self.keyed if at[0] == topic]:
@@ -84,7 +83,6 @@ class Replay:
 
     @property
     def place(self) -> str:
-        """The topics by name."""
         return listing([f"topic {topic.snapshot.topic}" for topic in self.topics])
 
     def records(self) -> Rows:
@@ -113,11 +111,9 @@ class Replay:
         return self._late
 
     def left(self) -> Rows:
-        """The rows that the records leave."""
         return Rows(f"{self.place}, replayed", lambda: self._compare()[0])
 
     def wanted(self, source: str) -> Rows:
-        """The rows that the source holds."""
         return Rows(source, lambda: self._compare()[1])
 
     def unchecked(self) -> tuple[str, ...]:

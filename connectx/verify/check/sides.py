@@ -95,7 +95,6 @@ class _Versions:
     may_be_deleted: bool = False
 
     def add(self, row: Row, *, deletes: bool) -> None:
-        """The next record."""
         if not row.pending:
             self.outdated, self.committed = self.committed, None if deletes else row
         elif deletes:
@@ -181,7 +180,6 @@ class Sides(Value):
         return self._outdated
 
     def found(self) -> Rows:
-        """What the target holds."""
         return Rows(self.stored.place, self._found_lines if self._as_lines else self._found_fields)
 
     @property
@@ -341,7 +339,6 @@ def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | N
 
 
 def row_of(record: Record, identity: bytes, text: Any, *, pending: bool = False) -> Row:
-    """A record as a row."""
     return Row(
         identity,
         shown(text),

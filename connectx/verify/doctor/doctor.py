@@ -92,7 +92,6 @@ def _missing(found: Finding) -> Finding | None:
 
 
 def _cluster(by_name: Mapping[str, Finding], *, embedded: bool) -> Finding:
-    """The cluster that was asked about."""
     name = "A cluster with its own Kafka" if embedded else "A cluster on your Kafka"
     call = "cx.Cluster(workers=3)" if embedded else "cx.Cluster(bootstrap_servers=...)"
     broken = [found for found in by_name.values() if found.status is Status.BROKEN]

@@ -104,5 +104,4 @@ def judge_panel(front: FrontEnd, versions: Mapping[str, str | None]) -> Finding:
 
 
 def panel() -> Finding:
-    """The live panel, here."""
     return judge_panel(front_end(), {name: version_of(name) for name in _PACKAGES})

@@ -39,7 +39,6 @@ class Finding(Shown, Value):
     next_step: str = ""
 
     def row(self) -> Row:
-        """As a row of a table."""
         shown = f"{_SIGNS[self.status]} {self.status}"
         return {"what": self.name, "state": shown, "found": self.found, "why": self.why, "next": self.next_step}
 

@@ -81,7 +81,6 @@ class Conversion(Value):
 
     @property
     def classes(self) -> tuple[type, ...]:
-        """Classes of converters, transformations and predicates."""
         return type(self.key_converter), type(self.value_converter), *self.chain.classes
 
     def wanted(self, plugin: SinkTask, topic: str) -> Wanted:

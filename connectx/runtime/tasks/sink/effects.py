@@ -279,7 +279,6 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
         filtered: int,
         size_bytes: int = 0,
     ) -> m.SinkAnswer:
-        """Count what the target took."""
         if self._dead_letters is not None:
             self._dead_letters.settled({partition: end for partition, (_, end) in effect.ranges.items()})
         self._puts.add(self._clock() - began_ms)

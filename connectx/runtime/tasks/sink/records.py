@@ -176,7 +176,6 @@ def report_bad(
 
 
 def _of_partitions(rows: pa.Table, topic: str, partitions: list[int]) -> pa.Table:
-    """Rows of these partitions."""
     wanted = pc.and_(
         pc.equal(rows["topic"], topic), pc.is_in(rows["partition"], pa.array(partitions, rows["partition"].type))
     )

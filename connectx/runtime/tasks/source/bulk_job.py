@@ -131,7 +131,6 @@ class Outcome(Value):
 
     @property
     def records(self) -> int:
-        """How many records Kafka has."""
         return sum(self.sent.values())
 
 
