@@ -50,6 +50,8 @@ def write_source_offsets(
         MalformedDataError: a partition or an offset is not a flat map of primitive values; nothing was written.
         InternalTopicError, TopicMissingError: the connector's own topic cannot be used.
     """
+    if not offsets:  # they are reset already
+        return
     exactly_once = worker.exactly_once_source_enabled
     records = [(encode_offset_key(connector, partition), encode_offset_value(offset)) for partition, offset in offsets]
     topic, is_own = offsets_topic(clients, worker, connector_config)

@@ -218,6 +218,7 @@ def test_offsets_in_a_topic_of_the_connectors_own_are_altered_only_behind_the_fe
     connector.wait("STOPPED", WAIT_S)
     connector.offsets.reset()
     assert connector.offsets.get() == []
+    assert "reset" in connector.offsets.reset(), "of a connector without offsets, too"
 
 
 def test_sink_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
@@ -241,6 +242,7 @@ def test_sink_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_li
     sink.offsets.alter([{"partition": where, "offset": None}])
     assert sink.offsets.get() == []
     sink.offsets.reset()
+    assert "reset" in sink.offsets.reset(), "of a group that does not exist, too"
     sink.resume()
     until(lambda: len(written(out)) == 12, "four lines a third time")
     assert written(out) == lines.expected * 3
