@@ -204,10 +204,14 @@ class Capture:
         self._task.stop()
 
 
+def tables_of(piece: Slice) -> tuple[pa.Table, ...]:
+    """The tables of a slice in order."""
+    return piece.rows if isinstance(piece.rows, tuple) else (piece.rows,)
+
+
 def rows_of(piece: Slice) -> list[dict[str, Any]]:
     """The rows of a slice in order."""
-    tables: tuple[pa.Table, ...] = piece.rows if isinstance(piece.rows, tuple) else (piece.rows,)
-    return [row for table in tables for row in table.to_pylist()]
+    return [row for table in tables_of(piece) for row in table.to_pylist()]
 
 
 def ops(records: Iterable[Mapping[str, Any]]) -> list[str | None]:

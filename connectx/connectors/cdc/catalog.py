@@ -5,7 +5,7 @@ Decides which tables are read. Never decides what to do about a slot that does n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,9 @@ from connectx.protocol.pgoutput import Relation
 
 _FIRST_OWN_OID: Final = 16_384
 """Types with lower numbers are PostgreSQL's own."""
+
+_KEYED: Final = "di"
+"""Replica identities whose messages flag the columns of the key."""
 
 _CANNOT_ADVANCE: Final = "SQLSTATE 55000"
 """In the error of a slot that is to be moved back."""
@@ -115,6 +118,20 @@ class _OwnType(NamedTuple):
     is_hstore: bool = False
 
 
+class _ColumnNow(NamedTuple):
+    """A column of a table now; `place` is its number in the key, from 1, or 0; `is_required`: it is NOT NULL."""
+
+    name: str = ""
+    type_oid: int = 0
+    modifier: int = -1
+    is_required: bool = False
+    place: int = 0
+    is_primary: bool = False
+
+
+_UNKNOWN: Final = _ColumnNow()
+
+
 class Catalog:
     """Queries of one session; each ends its transaction unless `keep` is set.
 
@@ -130,36 +147,21 @@ class Catalog:
         self._modes = modes
         self._takes = takes
         self._columns = columns
-        self._shapes: dict[Relation, TableShape | None] = {}
         self.keep = False
 
     def shape_of(self, relation: Relation) -> TableShape | None:
-        """The table that a Relation message describes; None when it is not read.
+        """The table that a Relation message describes, as it was then; None when it is not read.
 
-        Names and types are those of the message. The primary key and NOT NULL are those of the table now.
+        The message has no order of the key, no NOT NULL, and with REPLICA IDENTITY FULL or NOTHING no key. These are
+        the table's now. A column that was renamed since is found by its place.
         """
-        if relation not in self._shapes:
-            self._shapes[relation] = self._shape_of(relation)
-        return self._shapes[relation]
-
-    def _shape_of(self, relation: Relation) -> TableShape | None:
         if not self._takes.takes(relation.schema, relation.name):
             return None
-        known = {
-            name: (place, notnull)
-            for name, place, notnull in self._query(
-                "SELECT a.attname::text, coalesce(array_position(i.indkey::int2[], a.attnum), -1), a.attnotnull "
-                "FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
-                f"WHERE a.attrelid = {relation.oid} AND a.attnum > 0 AND NOT a.attisdropped"
-            )
-        }
+        found = self._columns_of(f"a.attrelid = {relation.oid}")
+        then = _columns_then(relation, found)
+        key = _key_then(relation, then)
+        nullable = [not column.is_required and number not in key for number, column in enumerate(then)]
         named = [(column.name, column.type_oid, column.modifier) for column in relation.columns]
-        numbers = {column.name: number for number, column in enumerate(relation.columns)}
-        places = sorted((place, numbers[name]) for name, (place, _) in known.items() if place >= 0 and name in numbers)
-        key = tuple(number for _, number in places)
-        if not known and relation.identity != "f":  # the table was dropped
-            key = tuple(number for number, column in enumerate(relation.columns) if column.is_key)
-        nullable = [not known.get(name, (0, False))[1] and number not in key for name, number in numbers.items()]
         return self._shape(relation.schema, relation.name, named, nullable, key)
 
     def tables(self, publication: str) -> list[TableShape]:
@@ -189,17 +191,29 @@ class Catalog:
         )
 
     def _table(self, schema: str, name: str) -> TableShape:
+        columns = self._columns_of(f"n.nspname = {literal(schema)} AND c.relname = {literal(name)}")
+        named = [(column.name, column.type_oid, column.modifier) for column in columns]
+        return self._shape(schema, name, named, [not column.is_required for column in columns], _key_of(columns))
+
+    def _columns_of(self, where: str) -> list[_ColumnNow]:
+        """Columns of a table as they are now, in order, with their places in its key.
+
+        As with Debezium the key is the primary key, or without one the first unique index whose columns are NOT NULL.
+        The index of REPLICA IDENTITY USING INDEX comes before both, since deletes have no other columns.
+        """
         rows = self._query(
             "SELECT a.attname::text, a.atttypid::bigint, a.atttypmod, a.attnotnull, "
-            "coalesce(array_position(i.indkey::int2[], a.attnum), -1) FROM pg_attribute a "
-            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
-            f"WHERE n.nspname = {literal(schema)} AND c.relname = {literal(name)} AND a.attnum > 0 "
-            "AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"
+            "coalesce(array_position(k.columns, a.attnum), 0), coalesce(k.indisprimary, false) FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN LATERAL "
+            "(SELECT columns, i.indisprimary FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid, "
+            "LATERAL (SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1]) AS key (columns) WHERE i.indrelid = c.oid "
+            "AND (i.indisprimary OR i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL "
+            "AND NOT EXISTS (SELECT FROM unnest(columns) number LEFT JOIN pg_attribute r ON r.attrelid = c.oid "
+            "AND r.attnum = number WHERE r.attnotnull IS NOT true)) "
+            "ORDER BY i.indisreplident DESC, i.indisprimary DESC, x.relname LIMIT 1) k ON true "
+            f"WHERE {where} AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"
         )
-        places = sorted((row[4], number) for number, row in enumerate(rows) if row[4] >= 0)
-        named = [(column, oid, modifier) for column, oid, modifier, _, _ in rows]
-        return self._shape(schema, name, named, [not row[3] for row in rows], tuple(number for _, number in places))
+        return [_ColumnNow(*row) for row in rows]
 
     def _shape(
         self, schema: str, name: str, named: list[tuple[str, int, int]], nullable: list[bool], key: tuple[int, ...]
@@ -381,3 +395,29 @@ class Catalog:
     def _execute(self, sql: str) -> None:
         self._session.execute(sql)
         self._session.commit()
+
+
+def _key_of(columns: Sequence[_ColumnNow]) -> tuple[int, ...]:
+    """Numbers of the key's columns in its order."""
+    return tuple(sorted((n for n, column in enumerate(columns) if column.place), key=lambda n: columns[n].place))
+
+
+def _columns_then(relation: Relation, columns: Sequence[_ColumnNow]) -> list[_ColumnNow]:
+    """Columns that a table has now for those of a message: with the same name, or renamed at the same place."""
+    now, names = {column.name: column for column in columns}, {column.name for column in relation.columns}
+    renamed = list(columns) if len(columns) == len(relation.columns) else [_UNKNOWN] * len(relation.columns)
+    return [
+        now.get(then.name, other if other.name not in names and other.type_oid == then.type_oid else _UNKNOWN)
+        for then, other in zip(relation.columns, renamed, strict=True)
+    ]
+
+
+def _key_then(relation: Relation, columns: Sequence[_ColumnNow]) -> tuple[int, ...]:
+    """The key of a table when a message described it; `columns` are those of the message, as far as they are known."""
+    key = _key_of(columns)
+    flagged = tuple(number for number, column in enumerate(relation.columns) if column.is_key)
+    if relation.identity not in _KEYED:
+        return key
+    if not flagged:  # there was no primary key
+        return () if any(column.is_primary for column in columns) else key
+    return key if set(key) == set(flagged) else flagged

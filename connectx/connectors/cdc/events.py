@@ -6,6 +6,7 @@ Pure. Envelope, source block and names of schemas: Debezium 3.6, SchemaFactory, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +36,8 @@ _SOURCE_SCHEMA: Final = debezium_schema("connector.postgresql.Source")
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 """Headers of the delete and of the create that a changed key becomes."""
 
+_NOT_IN_TOPICS: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_MOST_TOPIC_CHARACTERS: Final = 249
 _MARKERS: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _ENVELOPE_VERSION: Final = 2
 HEARTBEAT_SCHEMAS: Final = {
@@ -273,6 +276,15 @@ class Changes:
             fields[at].with_metadata({DEFAULT: json.dumps(STREAMED)})
         )
         return pa.StructArray.from_arrays(list(values.values()), fields=fields)
+
+
+def topic_name(prefix: str, table: str) -> str:
+    """Topic of a table (`schema.table`), with `_` for what a topic cannot have (SchemaTopicNamingStrategy).
+
+    A character beyond 16 bits is two in Java.
+    """
+    name = _NOT_IN_TOPICS.sub(lambda found: "__" if found[0] > "\uffff" else "_", f"{prefix}.{table}")
+    return name[:_MOST_TOPIC_CHARACTERS]
 
 
 def named_table(columns: Mapping[str, pa.Array], schemas: Mapping[str, SchemaName]) -> pa.Table:

@@ -18,7 +18,7 @@ from connectx.connectors.cdc.catalog import Catalog, TableFilter
 from connectx.connectors.cdc.columns import ColumnFilter
 from connectx.connectors.cdc.config import CONFIG, CONNECTION_KEYS, problems, uri
 from connectx.connectors.cdc.errors import ReplicationSlotMismatchError
-from connectx.connectors.cdc.events import HEARTBEAT_SCHEMAS, Changes, Origin, named_table
+from connectx.connectors.cdc.events import HEARTBEAT_SCHEMAS, Changes, Origin, named_table, topic_name
 from connectx.connectors.cdc.positions import Position, check_offset
 from connectx.connectors.cdc.reading import SlotReader
 from connectx.connectors.cdc.replay import is_reached, row_change
@@ -276,7 +276,7 @@ class PostgresCdcSource(SourceConnector):
         def _slice(self, parts: Sequence[Changes], position: Position) -> Slice:
             now_us = time.time_ns() // 1000
             prefix = self._values["topic.prefix"]
-            tables = tuple(part.table(f"{prefix}.{part.shape.full}", self._origin, now_us) for part in parts)
+            tables = tuple(part.table(topic_name(prefix, part.shape.full), self._origin, now_us) for part in parts)
             return Slice(tables, position.offset)
 
         def _idle_slice(self, reader: SlotReader) -> Slice | None:

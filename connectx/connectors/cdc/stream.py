@@ -131,10 +131,10 @@ class Decoder:
             last = min(int(np.searchsorted(counts, sent + self._most)), len(counts) - 1)
             chosen = found.take(slice(sent, int(counts[last])))
             self.position = _after(self.position, log, last)
-            parts = [
-                self._part(log, shapes[number], chosen.take(chosen.shapes == number))
-                for number in dict.fromkeys(chosen.shapes.tolist())
-            ]
+            parts = []
+            for number in dict.fromkeys(chosen.shapes.tolist()):
+                parts.append(self._part(log, shapes[number], chosen.take(chosen.shapes == number)))
+                self._relax(shapes, number, parts[-1].shape)
             first, sent = last + 1, int(counts[last])
             if parts := [part for part in parts if len(part)]:
                 yield Transactions(self.position, parts)
@@ -177,12 +177,18 @@ class Decoder:
                     mask[change] = not resumed.skips(int(log.messages.lsns[found.numbers[change]]))
         return mask
 
+    def _relax(self, shapes: list[TableShape], number: int, shape: TableShape) -> None:
+        """Keep what the rows of a description showed for those that follow."""
+        known, shapes[number] = shapes[number], shape
+        self._known.update((oid, shape) for oid, other in self._known.items() if other is known)
+
     def _part(self, log: _Log, shape: TableShape, found: _Found) -> Changes:
         messages, numbers = log.messages, found.numbers
         kinds = messages.kinds[numbers]
         has_row = kinds != pgoutput.TRUNCATE
         rows = _completed(_read(messages.rows(numbers[has_row], shape.width), shape.places))
         row_of = np.where(has_row, np.cumsum(has_row) - 1, -1)
+        shape = _with_nulls(shape, rows)
         marks = np.where(has_row, np.append(rows.marks, 0)[row_of], 0)
         is_old = (marks == pgoutput.KEY) | (marks == pgoutput.OLD)
         moved = np.zeros(len(numbers), bool)
@@ -248,6 +254,21 @@ def _after(position: Position, log: _Log, last: int) -> Position:
     state = None if state is not None and end >= state.visible.until else state
     xid, moment_us = int(log.begins.xids[last]), int(log.begins.commits_us[last])
     return Position(end, snapshot=state, last_xid=xid, commit_us=moment_us)
+
+
+def _with_nulls(shape: TableShape, rows: Rows) -> TableShape:
+    """A table whose columns may be null where rows have nulls: they became NOT NULL later."""
+    whole = rows.marks == pgoutput.OLD
+    wrong = {
+        number
+        for number, (column, old, new) in enumerate(zip(shape.columns, rows.old, rows.new, strict=True))
+        if not column.is_nullable
+        and ((new.kinds == pgoutput.NULL).any() or (whole & (old.kinds == pgoutput.NULL)).any())
+    }
+    if not wrong:
+        return shape
+    columns = [replace(one, is_nullable=one.is_nullable or at in wrong) for at, one in enumerate(shape.columns)]
+    return replace(shape, columns=tuple(columns))
 
 
 def _read(rows: Rows, places: list[int]) -> Rows:

@@ -130,6 +130,8 @@ _INTERVAL: Final = re.compile(
 )
 _UTC: Final = r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.(\d+))?\+00$"
 _MONEY: Final = re.compile(r"[(-]?[^\d.,()-]*-?(?P<amount>\d{1,3}(,\d{3})*(\.\d+)?)\)?")
+_NO_NUMBERS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+_EXACT: Final = Context(prec=1_000_000)
 _MONEY_DIGITS: Final = 19
 """How many digits a value of the type money has at most."""
 
@@ -310,7 +312,7 @@ def _bytes(texts: pa.StringArray) -> pa.Array:
 def _numeric(modifier: int, modes: Modes, column: str) -> ColumnType:
     setting = f"decimal.handling.mode={modes.decimals}"
     if modes.decimals == "string":
-        return ColumnType(pa.string(), lambda texts: texts, modes.placeholder, "0")
+        return ColumnType(pa.string(), _decimal_texts, modes.placeholder, "0")
     if modes.decimals == "double":
         return ColumnType(pa.float64(), lambda texts: texts.cast(pa.float64()), None, 0.0, setting=setting)
     if modifier < 4:
@@ -330,6 +332,14 @@ def _numeric(modifier: int, modes: Modes, column: str) -> ColumnType:
     return ColumnType(kind, lambda texts: texts.cast(kind), None, Decimal(0), setting=setting)
 
 
+def _decimal_texts(texts: pa.StringArray) -> pa.Array:
+    """Texts of numeric, with Debezium's names of those that are no number (SpecialValueDecimal)."""
+    special = pc.index_in(texts, pa.array(list(_NO_NUMBERS)))
+    if special.null_count == len(texts):
+        return texts
+    return pc.coalesce(pa.array(_NO_NUMBERS.values()).take(special), texts)
+
+
 def _variable_scale(texts: pa.StringArray) -> pa.Array:
     return pa.array([None if text is None else _scaled(text) for text in texts.to_pylist()], _VARIABLE_SCALE)
 
@@ -341,7 +351,7 @@ def _scaled(text: str) -> dict[str, Any]:
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int), "a finite number has a whole exponent"
     scale = max(0, -exponent)
-    unscaled = int(number.scaleb(scale)) if len(text) < 28 else int(text.replace(".", ""))
+    unscaled = int(number.scaleb(scale, _EXACT))  # int of a text takes 4,300 digits at most
     length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     return {"scale": scale, "value": unscaled.to_bytes(length, "big", signed=True)}
 

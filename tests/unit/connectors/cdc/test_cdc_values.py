@@ -80,14 +80,18 @@ def test_numeric_is_a_decimal_of_its_precision_or_a_struct_without_one() -> None
         None,
     ]
     assert read(1700, ["1e3"]) == [{"scale": 0, "value": (1000).to_bytes(2, "big")}]
-    assert read(1700, ["1.50", "NaN"], modifier, decimals="string") == ["1.50", "NaN"]
+    special = ["1.50", "NaN", "Infinity", "-Infinity", None]
+    names = ["1.50", "NAN", "POSITIVE_INFINITY", "NEGATIVE_INFINITY", None]
+    assert read(1700, special, modifier, decimals="string") == names
+    assert read(1231, ["{NaN,1.50}"], decimals="string") == [["NAN", "1.50"]]
     assert read(1700, ["1.50"], modifier, decimals="double") == [1.5]
 
 
 def test_a_long_numeric_keeps_all_digits() -> None:
-    digits = "9" * 60 + "." + "1" * 20
-    (found,) = read(1700, [digits])
-    assert (int.from_bytes(found["value"], "big", signed=True), found["scale"]) == (int(digits.replace(".", "")), 20)
+    for whole, fraction in ((60, 20), (5_000, 16_383)):  # Python converts texts of 4,300 digits to int
+        (found,) = read(1700, [f"-{'9' * whole}.{'1' * fraction}"])
+        expected = -(10**whole - 1) * 10**fraction - (10**fraction - 1) // 9
+        assert (int.from_bytes(found["value"], "big", signed=True), found["scale"]) == (expected, fraction)
 
 
 def test_one_bit_is_a_boolean_and_more_are_bytes_with_the_lowest_first() -> None:
