@@ -51,7 +51,27 @@ _ALWAYS = (
 
 
 class AttachedCluster(ConnectCluster):
-    """A running Kafka Connect cluster, seen from outside. Made by `connectx.attach`, whose arguments it takes."""
+    """A cluster that runs elsewhere, of Kafka Connect or of connectx, observed from outside until `close`.
+
+    Args:
+        url: REST address of one of its workers, like "http://host:8083".
+        bootstrap_servers: its Kafka. The history then also comes from the group and the internal topics.
+        group_id: the workers' `group.id`; by default the group of which the worker at `url` is a member.
+        config: the required settings of the workers' properties file: `security.protocol`, `sasl.*` and
+            `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by
+            their content). `audit` inspects these settings.
+        spark: your own session, or settings of one as in `Cluster`, for `check`; by default a local one
+            is started when first needed.
+        poll_s: pause between two polls, seconds.
+        http: connections to use, with your own login, certificates or headers, such as httpx.Client(auth=(user,
+            password)); by default those of the system.
+
+    Raises:
+        WorkersUnreachableError, RestError: there is no worker at `url`.
+        AttachError: its group or its topics are ambiguous; name them.
+        KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError, TopicMissingError
+        ConfigError, ClientSettingError: a setting is wrong.
+    """
 
     _title = "Attached cluster"
     _new_one = "Attach again with cx.attach()."
@@ -273,43 +293,5 @@ def _has_members(group: GroupClient) -> bool:
     return True
 
 
-def attach(
-    url: str,
-    *,
-    bootstrap_servers: str | None = None,
-    group_id: str | None = None,
-    config: Mapping[str, Any] | None = None,
-    spark: SparkSession | Mapping[str, Any] | None = None,
-    poll_s: float = 2.0,
-    http: httpx.Client | None = None,
-) -> AttachedCluster:
-    """Observe a cluster that runs elsewhere, until `close`: one of Kafka Connect or of connectx.
-
-    Args:
-        url: REST address of one of its workers, like "http://host:8083".
-        bootstrap_servers: its Kafka. The history then also comes from the group and the internal topics.
-        group_id: the workers' `group.id`; by default the group of which the worker at `url` is a member.
-        config: the required settings of the workers' properties file: `security.protocol`, `sasl.*` and
-            `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by
-            their content). `audit` inspects these settings.
-        spark: your own session, or settings of one as in `Cluster`, for `check`; by default a local one
-            is started when first needed.
-        poll_s: pause between two polls, seconds.
-        http: connections to use, with your own login, certificates or headers, such as httpx.Client(auth=(user,
-            password)); by default those of the system.
-
-    Raises:
-        WorkersUnreachableError, RestError: there is no worker at `url`.
-        AttachError: its group or its topics are ambiguous; name them.
-        KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError, TopicMissingError
-        ConfigError, ClientSettingError: a setting is wrong.
-    """
-    return AttachedCluster(
-        url,
-        bootstrap_servers=bootstrap_servers,
-        group_id=group_id,
-        config=config,
-        spark=spark,
-        poll_s=poll_s,
-        http=http,
-    )
+attach = AttachedCluster
+"""`connectx.attach` begins the observation."""
