@@ -115,7 +115,6 @@ class SparkProvider:
     Args:
         spark: the user's session, classic or Spark Connect; or Spark settings.
         serve: other processes need Spark, too: `connect_url` will be known.
-        java: the Java of the driver; `find_java()` by default.
 
     Raises:
         SparkSettingError: settings that cannot be used.
@@ -126,13 +125,11 @@ class SparkProvider:
         spark: SparkSession | Mapping[str, Any] | None = None,
         *,
         serve: bool = False,
-        java: JavaHome | None = None,
     ) -> None:
         self.connect_url: Future[str] = Future()
         self.settings = SparkSettings.parse(spark) if isinstance(spark, Mapping) else None
         self._serves = serve
-        self._java = java
-        self._make = partial(SparkDriver, java=java, **_driver_options(self.settings))
+        self._make = partial(SparkDriver, **_driver_options(self.settings))
         self._session: Future[SparkSession] = Future()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -77,30 +77,26 @@ class Admin:
 
     def partition_counts(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, int | None]:
         """Number of partitions of each topic, None for one that does not exist. Never creates one."""
-        futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
-        found: dict[str, int | None] = {}
-        for topic, future in futures.items():
-            answer, error = self._outcome(future)
-            if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise self._typed(error, f"look at topic {topic}")
-            found[topic] = None if error is not None else len(answer.partitions)
-        return found
+        described = self._described(topics, timeout_s).items()
+        return {topic: None if found is None else len(found.partitions) for topic, found in described}
 
-    def topic_ids(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, str]:
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Ids of topics, which a topic that is created again does not keep. Topics without one are left out."""
+        ids = {topic: str(found.topic_id) for topic, found in self._described(topics, CALL_S).items() if found}
+        return {topic: found for topic, found in ids.items() if found != _NO_TOPIC_ID}
+
+    def _described(self, topics: Sequence[str], timeout_s: float) -> dict[str, Any]:
         futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
-        found: dict[str, str] = {}
+        found: dict[str, Any] = {}
         for topic, future in futures.items():
-            answer, error = self._outcome(future)
+            found[topic], error = self._outcome(future)
             if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise self._typed(error, f"look at topic {topic}")
-            if error is None and str(answer.topic_id) != _NO_TOPIC_ID:
-                found[topic] = str(answer.topic_id)
         return found
 
-    def replica_counts(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, list[int]]:
+    def replica_counts(self, topics: Sequence[str]) -> dict[str, list[int]]:
         """How many replicas each partition of each topic has; topics that do not exist are left out."""
-        futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=CALL_S)
         outcomes = {topic: self._outcome(future) for topic, future in futures.items()}
         return {
             topic: [len(partition.replicas) for partition in answer.partitions]
@@ -127,18 +123,18 @@ class Admin:
         futures = self._rdkafka().create_topics(new, operation_timeout=timeout_s, request_timeout=timeout_s)
         return {topic: self._outcome(future)[1] for topic, future in futures.items()}
 
-    def create_partitions(self, topic: str, count: int, timeout_s: float = CALL_S) -> KafkaError | None:
+    def create_partitions(self, topic: str, count: int) -> KafkaError | None:
         """Add partitions until a topic has `count`; the error, None for success."""
         asked = [NewPartitions(topic, count)]
-        (future,) = self._rdkafka().create_partitions(asked, request_timeout=timeout_s).values()
+        (future,) = self._rdkafka().create_partitions(asked, request_timeout=CALL_S).values()
         return self._outcome(future)[1]
 
-    def topic_settings(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, dict[str, str] | None]:
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
         """Settings of each topic; None where they cannot be read (no permission, or the broker is too old)."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        again_until_s = time.monotonic() + min(timeout_s, _NEW_TOPIC_S)
+        again_until_s = time.monotonic() + min(CALL_S, _NEW_TOPIC_S)
         while True:
-            futures = self._rdkafka().describe_configs(resources, request_timeout=timeout_s)
+            futures = self._rdkafka().describe_configs(resources, request_timeout=CALL_S)
             outcomes = {resource: self._outcome(future) for resource, future in futures.items()}
             is_settled = not any(error is not None and error.code() in _UNSETTLED for _, error in outcomes.values())
             if is_settled or time.monotonic() > again_until_s:
@@ -180,27 +176,18 @@ class Admin:
                 found[topic] = frozenset()
         return ClusterView(brokers, _rights(answer.authorized_operations), found)
 
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, committed: bool = False, timeout_s: float = CALL_S
-    ) -> Offsets:
+    def end_offsets(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> Offsets:
         """End of each partition: offset of the next record, or with `committed` the last stable offset."""
-        return self._offsets_of(partitions, LATEST, committed, timeout_s)
+        return self._offsets_of(partitions, LATEST, committed)
 
-    def start_offsets(self, partitions: Iterable[TopicPartition], timeout_s: float = CALL_S) -> Offsets:
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Start of each partition: the offset of the first record that retention has left."""
-        return self._offsets_of(partitions, EARLIEST, False, timeout_s)
+        return self._offsets_of(partitions, EARLIEST, False)
 
-    def _offsets_of(
-        self, partitions: Iterable[TopicPartition], spec: int, committed: bool, timeout_s: float
-    ) -> Offsets:
+    def _offsets_of(self, partitions: Iterable[TopicPartition], spec: int, committed: bool) -> Offsets:
         waiting: Future[Offsets] = Future()
         self._offsets_client().request(
-            tuple(partitions),
-            spec,
-            waiting.set_result,
-            waiting.set_exception,
-            committed=committed,
-            timeout_s=timeout_s,
+            tuple(partitions), spec, waiting.set_result, waiting.set_exception, committed=committed, timeout_s=CALL_S
         )
         return self._wait(waiting)
 
@@ -225,19 +212,19 @@ class Admin:
                 self._offsets = OffsetsClient(kafka_python_config(self._config))
             return self._offsets
 
-    def group_offsets(self, group: str, timeout_s: float = CALL_S) -> Offsets:
-        return self._group(group, timeout_s).offsets()
+    def group_offsets(self, group: str) -> Offsets:
+        return self._group(group).offsets()
 
-    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], timeout_s: float = CALL_S) -> None:
+    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set offsets of a consumer group without members."""
-        self._group(group, timeout_s).alter_offsets(offsets)
+        self._group(group).alter_offsets(offsets)
 
-    def delete_group(self, group: str, timeout_s: float = CALL_S) -> None:
+    def delete_group(self, group: str) -> None:
         """Delete a consumer group without members, and its offsets; one that does not exist is fine."""
-        self._group(group, timeout_s).delete()
+        self._group(group).delete()
 
-    def _group(self, group: str, timeout_s: float) -> GroupClient:
-        return GroupClient(kafka_python_config(self._config), group, timeout_s)
+    def _group(self, group: str) -> GroupClient:
+        return GroupClient(kafka_python_config(self._config), group, CALL_S)
 
     def serve(self) -> None:
         """Serve librdkafka's callbacks (its log, lost connections). Call now and then; never blocks."""

@@ -43,9 +43,7 @@ class EmbeddedKafka(Shown):
         port: port of the direct listener; a free one by default.
         gate: whether workers go through a gate that can cut them off.
         settings: broker settings in addition to, or instead of, the embedded ones.
-        parent_dir: where its temporary data folder is made; the system's temporary folder (`TMPDIR`) by default.
         java: the Java to run on; `find_java()` by default.
-        use_archive: whether to start from the AppCDS archive when there is one.
         archive_to: make an AppCDS archive here, written by `finish`.
         progress: shows the download of missing jars.
     """
@@ -56,18 +54,14 @@ class EmbeddedKafka(Shown):
         port: int | None = None,
         gate: bool = True,
         settings: Mapping[str, str] | None = None,
-        parent_dir: Path | None = None,
         java: JavaHome | None = None,
-        use_archive: bool = True,
         archive_to: Path | None = None,
         progress: Progress = silent,
     ) -> None:
         self._port = port
         self._with_gate = gate
         self._settings = dict(settings or {})
-        self._parent_dir = parent_dir
         self._java = java
-        self._use_archive = use_archive
         self._archive_to = archive_to
         self._progress = progress
         self._dir: OwnedDir | None = None
@@ -135,15 +129,15 @@ class EmbeddedKafka(Shown):
         class_path = jars.fetch(jars.KAFKA, java, self._progress)
         if self._port is not None and not node.is_free(self._port):
             raise PortTakenError(self._port)
-        self._dir = OwnedDir("kafka", self._parent_dir)
+        self._dir = OwnedDir("kafka")
         try:
-            require_free(self._dir.path, NEEDED_BYTES, _disk_setting(self._parent_dir))
+            require_free(self._dir.path, NEEDED_BYTES, "TMPDIR")
             node.format_data(java, class_path, self._dir.path)
             self._start_on_free_ports(java, class_path)
         except BaseException as error:
             self.stop()
             if isinstance(error, OSError) and is_disk_full(error):
-                raise DiskFullError("the broker's data", _disk_setting(self._parent_dir), str(error)) from error
+                raise DiskFullError("the broker's data", "TMPDIR", str(error)) from error
             raise
         return self
 
@@ -193,7 +187,7 @@ class EmbeddedKafka(Shown):
         if self._child is None or self._ended_on_purpose:
             return None
         if self._disk_full():
-            return DiskFullError("the broker's data", _disk_setting(self._parent_dir), "the broker could not write")
+            return DiskFullError("the broker's data", "TMPDIR", "the broker could not write")
         code = self._child.poll()
         return None if code is None else BrokerError(f"died with exit code {code}", self._child.log_tail())
 
@@ -246,7 +240,7 @@ class EmbeddedKafka(Shown):
         options: list[str] = []
         if self._archive_to is not None:
             options += archive.make_options(java, self._archive_to)
-        elif self._use_archive:
+        else:
             options += archive.use_options(java, node.archive_path(java, class_path))
         output = self._dir.path / "server.log"
         self._log_seen_bytes = output.stat().st_size if output.exists() else 0
@@ -294,7 +288,3 @@ def make_archive(java: JavaHome, class_path: list[Path]) -> bool:
     with EmbeddedKafka(gate=False, java=java, archive_to=partial) as broker:
         broker.finish()
     return archive.adopt(partial, target)
-
-
-def _disk_setting(parent_dir: Path | None) -> str:
-    return "TMPDIR" if parent_dir is None else "parent_dir"

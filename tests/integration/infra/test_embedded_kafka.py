@@ -174,11 +174,12 @@ def test_a_full_disk_is_a_typed_error_that_names_the_setting(broker: EmbeddedKaf
 
 def test_it_dies_with_an_owner_that_is_killed_and_the_next_start_removes_its_folder(tmp_path: Path) -> None:
     code = (
-        "import sys, time, pathlib; from connectx.kafka.broker.embedded import EmbeddedKafka;"
-        "broker = EmbeddedKafka(parent_dir=pathlib.Path(sys.argv[1])).start();"
+        "import time; from connectx.kafka.broker.embedded import EmbeddedKafka;"
+        "broker = EmbeddedKafka().start();"
         "print(broker.pid, broker.data_dir, flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env) as owner:
         assert owner.stdout is not None
         pid, folder = owner.stdout.readline().split()
         process = psutil.Process(int(pid))
@@ -186,7 +187,7 @@ def test_it_dies_with_an_owner_that_is_killed_and_the_next_start_removes_its_fol
         owner.send_signal(signal.SIGKILL)
     assert psutil.wait_procs([process], timeout=20)[1] == []
     assert Path(folder).exists()
-    OwnedDir("kafka", tmp_path).remove()
+    OwnedDir("kafka", Path(folder).parent).remove()
     assert not Path(folder).exists()
 
 
