@@ -7,7 +7,7 @@ running one may have been removed from its group. `runs` decides about work.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from enum import StrEnum
 
@@ -83,14 +83,6 @@ class Standing(Value):
         if self.place in (Place.OUT, Place.JOINING) and self.life is not WorkerState.STARTING:
             parts.append(str(self.place))
         return ", ".join(parts)
-
-
-def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
-    """Worker name to its state after the last event, sorted by name, worker-2 before worker-10."""
-    fold = WorkerStateFold()
-    for event in events:
-        fold.take(event)
-    return {name: standing.state for name, standing in fold.standings().items()}
 
 
 class WorkerStateFold:
