@@ -42,33 +42,34 @@ class HeaderConverter:
             return "org.apache.kafka.connect.storage.SimpleHeaderConverter"
         return public_name(type(self._converter))
 
-    def write(self, headers: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Headers with the bytes that go to Kafka.
-
-        Raises:
-            ConversionError: a text is nothing that the converter writes.
-        """
-        return headers if self.as_is else self._each(headers, self._written)
+    def write(self, headers: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.Array]:
+        """Headers with the bytes that go to Kafka, and per record why one cannot be written, null where all can."""
+        return self._converted(headers, self._written)
 
     def read(self, headers: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.Array]:
         """Headers with the text of their bytes, and per record why one cannot be read, null where all can."""
+        return self._converted(headers, self._read)
+
+    def _converted(
+        self, headers: pa.ChunkedArray, convert: Callable[[bytes | None], bytes | None]
+    ) -> tuple[pa.ChunkedArray, pa.Array]:
         if self.as_is or headers.null_count == len(headers):
             return headers, pa.nulls(len(headers), pa.string())
         try:
-            return self._each(headers, self._read), pa.nulls(len(headers), pa.string())
+            return self._each(headers, convert), pa.nulls(len(headers), pa.string())
         except ConversionError:
             pass
-        read: list[list[dict[str, Any]] | None] = []
+        rows: list[list[dict[str, Any]] | None] = []
         errors: list[str | None] = []
         for row in headers.to_pylist():
             try:
-                made = [{**header, "value": self._read(header["value"])} for header in row or ()]
-                read.append(None if row is None else made)
+                made = [{**header, "value": convert(header["value"])} for header in row or ()]
+                rows.append(None if row is None else made)
                 errors.append(None)
             except ConversionError as error:
-                read.append(None)
+                rows.append(None)
                 errors.append(error.message)
-        return pa.chunked_array([pa.array(read, HEADERS)]), pa.array(errors, pa.string())
+        return pa.chunked_array([pa.array(rows, HEADERS)]), pa.array(errors, pa.string())
 
     def _each(self, headers: pa.ChunkedArray, convert: Callable[[bytes | None], bytes | None]) -> pa.ChunkedArray:
         """Every different value converted once."""

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectx.data.converters import encode, encode_readable, passed_on, with_value
 from connectx.data.frames import Rows, in_arrow
 from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.transforms.chain import ROW, Chain, Failure
+from connectx.errors.plugins import ConversionError
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -59,14 +61,16 @@ def transform_and_encode(
     """
 
     def written(part: Rows) -> tuple[pa.Table, dict[int, str]]:
-        if skip_unwritable:
-            return encode_readable(part, key_converter, value_converter, topic, has_nulls=bool(chain))
-        return encode(part, key_converter, value_converter, topic, has_nulls=bool(chain)), {}
+        if not skip_unwritable:
+            records = encode(part, key_converter, value_converter, topic, has_nulls=bool(chain))
+            return _with_headers(records, header_converter, None), {}
+        records, bad = encode_readable(part, key_converter, value_converter, topic, has_nulls=bool(chain))
+        return _with_headers(records, header_converter, bad), bad
 
     if not chain:
         records, unwritable = written(rows)
         count = records.num_rows + len(unwritable)
-        return Encoded(_with_headers(records, header_converter), count, unwritable=unwritable)
+        return Encoded(records, count, unwritable=unwritable)
     table = record_table(in_arrow(rows), topic)
     made = chain.apply(table)
     encoded, unwritable = [], {}
@@ -82,13 +86,7 @@ def transform_and_encode(
         records = encoded[0].drop_columns(ROW)
     else:
         records = pa.concat_tables(encoded, promote_options="permissive").sort_by(ROW).drop_columns(ROW)
-    return Encoded(
-        _with_headers(records, header_converter),
-        table.num_rows,
-        made.filtered,
-        made.failures,
-        dict(sorted(unwritable.items())),
-    )
+    return Encoded(records, table.num_rows, made.filtered, made.failures, dict(sorted(unwritable.items())))
 
 
 def nothing_of(rows: pa.Table, why: str) -> Encoded:
@@ -96,11 +94,27 @@ def nothing_of(rows: pa.Table, why: str) -> Encoded:
     return Encoded(_RECORDS.empty_table(), rows.num_rows, unwritable=dict.fromkeys(range(rows.num_rows), why))
 
 
-def _with_headers(records: pa.Table, converter: HeaderConverter) -> pa.Table:
+def _with_headers(records: pa.Table, converter: HeaderConverter, bad: dict[int, str] | None) -> pa.Table:
+    """Records with headers as bytes. `bad` has rows that are left out, and gets those whose headers cannot be written.
+
+    Raises:
+        ConversionError: a header cannot be written, and `bad` is None.
+    """
     if "headers" not in records.column_names or converter.as_is:
         return records
-    written = converter.write(records["headers"].cast(HEADERS))
-    return records.set_column(records.column_names.index("headers"), "headers", written)
+    headers, errors = converter.write(records["headers"].cast(HEADERS))
+    records = records.set_column(records.column_names.index("headers"), "headers", headers)
+    refused = pc.indices_nonzero(errors.is_valid()).to_pylist()
+    if not refused:
+        return records
+    if bad is None:
+        raise ConversionError(
+            errors[refused[0]].as_py(),
+            next_step="Set header.converter to SimpleHeaderConverter or JsonConverter.",
+        )
+    rows = [row for row in range(records.num_rows + len(bad)) if row not in bad]
+    bad |= {rows[place]: errors[place].as_py() for place in refused}
+    return records.filter(errors.is_null())
 
 
 def record_table(rows: pa.Table, topic: str | None) -> pa.Table:

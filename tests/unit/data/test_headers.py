@@ -5,9 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from connectx.data.chunks import one_chunk
 from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import BooleanConverter, IntegerConverter, StringConverter
+from connectx.data.transforms.chain import Chain, Step
+from connectx.data.transforms.encoding import transform_and_encode
+from connectx.data.transforms.routing import RegexRouter
 from connectx.errors.plugins import ConversionError
 
 PLAIN = JsonConverter({"schemas.enable": "false"})
@@ -26,7 +30,7 @@ def test_simple_and_string_headers_are_their_text(converter: StringConverter | N
     given = column([("a", b"1")], None)
     made = HeaderConverter(converter)
     assert made.as_is
-    assert made.write(given) is given
+    assert made.write(given)[0] is given
     assert made.read(given)[0] is given
 
 
@@ -43,10 +47,10 @@ def test_simple_and_string_headers_are_their_text(converter: StringConverter | N
 )
 def test_json_headers_are_what_their_text_spells(text: bytes, schema: str, payload: bytes) -> None:
     given = column(None, [("h", text), ("n", None)], [])
-    written = HeaderConverter(PLAIN).write(given)
+    written = HeaderConverter(PLAIN).write(given)[0]
     assert pairs(written) == [None, [("h", payload), ("n", None)], []]
     assert pairs(HeaderConverter(PLAIN).read(written)[0]) == pairs(given)
-    enveloped = HeaderConverter(JsonConverter()).write(given)
+    enveloped = HeaderConverter(JsonConverter()).write(given)[0]
     wanted = b'{"schema":{"type":"%s","optional":false},"payload":%s}' % (schema.encode(), payload)
     assert pairs(enveloped)[1] == [("h", wanted), ("n", None)]
     assert pairs(HeaderConverter(JsonConverter()).read(enveloped)[0]) == pairs(given)
@@ -54,12 +58,27 @@ def test_json_headers_are_what_their_text_spells(text: bytes, schema: str, paylo
 
 def test_numbers_are_bytes_and_what_is_no_number_is_an_error() -> None:
     given = column([("h", b"258")])
-    written = HeaderConverter(IntegerConverter()).write(given)
+    written = HeaderConverter(IntegerConverter()).write(given)[0]
     assert pairs(written) == [[("h", b"\0\0\1\2")]]
     assert pairs(HeaderConverter(IntegerConverter()).read(written)[0]) == pairs(given)
     assert pairs(HeaderConverter(BooleanConverter()).read(column([("h", b"\1")]))[0]) == [[("h", b"true")]]
-    with pytest.raises(ConversionError, match="cannot write the header value 'x'"):
-        HeaderConverter(IntegerConverter()).write(column([("h", b"x")]))
+    written, errors = HeaderConverter(IntegerConverter()).write(column([("h", b"x")], [("h", b"1")]))
+    assert "cannot write the header value 'x'" in errors[0].as_py()
+    assert pairs(written) == [None, [("h", b"\0\0\0\1")]]
+
+
+def test_only_the_record_whose_header_cannot_be_written_is_left_out() -> None:
+    values = pa.array(["a", None, "c", "d"])
+    headers = one_chunk(column([("h", b"1")], None, [("h", b"x")], [("h", b"2")]))
+    rows, texts, numbers = pa.table({"value": values, "headers": headers}), StringConverter(), IntegerConverter()
+    chain = Chain((Step("t", RegexRouter({"regex": "t", "replacement": "u"})),))
+    for steps in (Chain(), chain):
+        made = transform_and_encode(rows, "t", steps, texts, texts, HeaderConverter(numbers), skip_unwritable=True)
+        assert list(made.unwritable) == [2]
+        assert made.records["value"].to_pylist() == [b"a", None, b"d"]
+        assert made.rows == 4
+        with pytest.raises(ConversionError, match="cannot write the header value 'x'"):
+            transform_and_encode(rows, "t", steps, texts, texts, HeaderConverter(numbers))
 
 
 def test_only_the_record_with_a_broken_header_cannot_be_read() -> None:
