@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.arrays import is_binary, is_list, is_text
+from connectx.data.arrays import is_binary, is_list, is_text, lengths_of
 from connectx.errors.plugins import ConversionError
 from connectx.values import Value
 
@@ -247,9 +247,7 @@ def type_of(schema: Any) -> pa.DataType:
         case "array":
             return pa.list_(_field_of("item", schema.get("items")))
         case "map":
-            if not pa.types.is_string(type_of(schema.get("keys"))):
-                raise ConversionError("Maps with keys that are not strings cannot be read.")
-            return pa.map_(pa.string(), _field_of("value", schema.get("values")))
+            return pa.map_(type_of(schema.get("keys")), _field_of("value", schema.get("values")))
         case _:
             pass  # a scalar
     logical = logical_type(schema)
@@ -356,21 +354,26 @@ def default_value(kind: pa.DataType, default: Any) -> Any:
 
 
 def with_defaults(values: pa.Array) -> pa.Array:
-    """Values with the defaults of fields in place of null, also in structs within structs.
+    """Values with the defaults of fields and elements in place of null, at every depth of structs and lists.
 
     Raises:
         ConversionError: a default is not of its field's type.
     """
-    if not _has_defaults(values.type):
+    kind = values.type
+    if not _has_defaults(kind):
         return values
-    columns = []
-    for number, field in enumerate(values.type):
-        columns.append(with_default(with_defaults(values.field(number)), default_of(field)))
     mask = values.is_null() if values.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=list(values.type), mask=mask)
+    if pa.types.is_struct(kind):
+        columns = [_filled(values.field(number), field) for number, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths_of(values))])
+    return pa.ListArray.from_arrays(offsets, _filled(values.flatten(), kind.value_field), type=kind, mask=mask)
+
+
+def _filled(values: pa.Array, field: pa.Field) -> pa.Array:
+    return with_default(with_defaults(values), default_of(field))
 
 
 def _has_defaults(kind: pa.DataType) -> bool:
-    if not pa.types.is_struct(kind):
-        return False
-    return any(DEFAULT.encode() in (field.metadata or ()) or _has_defaults(field.type) for field in kind)
+    fields = list(kind) if pa.types.is_struct(kind) else [kind.value_field] if pa.types.is_list(kind) else []
+    return any(DEFAULT.encode() in (field.metadata or ()) or _has_defaults(field.type) for field in fields)

@@ -48,6 +48,8 @@ class Converter:
 
     java_class: ClassVar[str]
     config: ClassVar[ConfigDef] = CONVERTER_CONFIG
+    types_nulls: ClassVar[bool] = False
+    """True when a null that has a schema is a value, or refused by its type. Otherwise it is a tombstone."""
     by_topic: ClassVar[bool] = False
     """True when the bytes of a value depend on its topic: `for_topic` is then called before `to_bytes_arrow`."""
 
@@ -61,11 +63,6 @@ class Converter:
     def has_schemas(self) -> bool:
         """False when records have no schemas, so that each may have other fields."""
         return True
-
-    @property
-    def writes_nulls(self) -> bool:
-        """True when a null is written as a value. Default: it is a tombstone, whatever its schema."""
-        return False
 
     def for_topic(self, topic: str) -> Converter:
         """The converter for values that go to a topic. Default: the same for all topics."""

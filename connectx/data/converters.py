@@ -20,6 +20,7 @@ from connectx.data.connect_schema import NO_SCHEMA, ColumnSchema
 from connectx.data.converter import Converter, Decoded
 from connectx.data.frames import Rows, in_arrow
 from connectx.data.parts import joined, where
+from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConversionError
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.execution.arrow.localRelationThreshold": "1MB"}
@@ -109,10 +110,10 @@ def decode(
         why a record cannot be read, otherwise null. A bad record has neither key nor value.
 
     Raises:
-        ConversionError: values of one batch have schemas that no one type can hold.
+        ConnectxError: records cannot be read now; a retriable one.
     """
     table = in_arrow(records)
-    keys = key_converter.from_bytes_arrow(_column(table, "key"), key_type)
+    keys = _read(_column(table, "key"), key_converter, key_type)
     values = _read_groups(_column(table, "value"), value_converter, _groups_by_type(table, types or {}))
     error = pc.coalesce(_labelled("key", keys.error), _labelled("value", values.error))
     good = error.is_null()
@@ -154,8 +155,25 @@ def _read_groups(
     value: pa.Array, converter: Converter, groups: list[tuple[pa.DataType | None, pa.Array | None]]
 ) -> Decoded:
     if len(groups) == 1:
-        return converter.from_bytes_arrow(value, groups[0][0])
-    return joined([(rows, converter.from_bytes_arrow(value.take(rows), kind)) for kind, rows in groups])
+        return _read(value, converter, groups[0][0])
+    return joined([(rows, _read(value.take(rows), converter, kind)) for kind, rows in groups])
+
+
+def _read(records: pa.Array, converter: Converter, kind: pa.DataType | None) -> Decoded:
+    """Values of records. Where the converter fails as a whole, the records at fault are found by halves."""
+    try:
+        return converter.from_bytes_arrow(records, kind)
+    except Exception as error:
+        is_known = isinstance(error, ConnectxError)
+        if is_known and error.retriable:
+            raise
+        if len(records) <= 1:
+            cause = error.message if is_known else repr(error)
+            return Decoded(pa.nulls(len(records)), pa.array([cause] * len(records), pa.string()))
+    half = len(records) // 2
+    rows = pa.array(range(len(records)), pa.uint64())
+    parts = (rows[:half], records[:half]), (rows[half:], records[half:])
+    return joined([(at, _read(part, converter, kind)) for at, part in parts])
 
 
 def with_value(table: pa.Table) -> pa.Table:
@@ -172,8 +190,9 @@ def _written_by_topic(
     """A column as bytes, by the topics that its rows go to where the converter asks for them."""
     schema = ColumnSchema.of(table.schema.field(side), has_nulls=has_nulls)
     converter = converter if schema == NO_SCHEMA else converter.with_schema(schema)
+    types_nulls = has_nulls and converter.types_nulls
     if not converter.by_topic:
-        return _written(table[side], converter, bad)
+        return _written(table[side], converter, types_nulls, bad)
     topics = pa.chunked_array([pa.array([topic] * table.num_rows, pa.string())])
     if "topic" in table.column_names:
         topics = pc.coalesce(passed_on("topic", table["topic"]), topics)
@@ -183,7 +202,7 @@ def _written_by_topic(
         of_topic = converter if name is None else converter.for_topic(name)
         part = table[side] if len(rows) == table.num_rows else table[side].take(rows)
         found: dict[int, str] = {}
-        chunks += _written(part, of_topic, None if bad is None else found).chunks
+        chunks += _written(part, of_topic, types_nulls, None if bad is None else found).chunks
         order.append(rows)
         if bad is not None:
             bad |= {rows[row].as_py(): why for row, why in found.items()}
@@ -191,31 +210,33 @@ def _written_by_topic(
     return written if len(order) <= 1 else written.take(pc.sort_indices(pa.concat_arrays(order)))
 
 
-def _written(column: pa.ChunkedArray, converter: Converter, bad: dict[int, str] | None) -> pa.ChunkedArray:
+def _written(
+    column: pa.ChunkedArray, converter: Converter, types_nulls: bool, bad: dict[int, str] | None
+) -> pa.ChunkedArray:
     chunks, row = [], 0
     for chunk in column.chunks:
-        if chunk.null_count == len(chunk) and not converter.writes_nulls:
+        if chunk.null_count == len(chunk) and not types_nulls:
             chunks.append(pa.nulls(len(chunk), pa.binary()))
+        elif bad is None:
+            chunks.append(converter.to_bytes_arrow(chunk))
         else:
-            chunks.append(converter.to_bytes_arrow(chunk) if bad is None else _readable(chunk, converter, row, bad))
+            chunks.append(_readable(chunk, converter, types_nulls, row, bad))
         row += len(chunk)
     return pa.chunked_array(chunks, pa.binary())
 
 
-def _readable(values: pa.Array, converter: Converter, first: int, bad: dict[int, str]) -> pa.Array:
+def _readable(values: pa.Array, converter: Converter, types_nulls: bool, first: int, bad: dict[int, str]) -> pa.Array:
     """Values as bytes; what is not taken is found by halves and noted under its row, counted from `first`."""
     try:
         return converter.to_bytes_arrow(values)
     except ConversionError as error:
         if len(values) == 1 or _refuses(values.type, converter):
-            refused = (
-                range(len(values)) if converter.writes_nulls else pc.indices_nonzero(values.is_valid()).to_pylist()
-            )
+            refused = range(len(values)) if types_nulls else pc.indices_nonzero(values.is_valid()).to_pylist()
             bad |= {first + row: error.message for row in refused}
             return pa.nulls(len(values), pa.binary())
     half = len(values) // 2
-    parts = (_readable(values[:half], converter, first, bad), _readable(values[half:], converter, first + half, bad))
-    return pa.concat_arrays(parts)
+    places = (first, values[:half]), (first + half, values[half:])
+    return pa.concat_arrays([_readable(part, converter, types_nulls, at, bad) for at, part in places])
 
 
 def _refuses(kind: pa.DataType, converter: Converter) -> bool:

@@ -49,6 +49,7 @@ class ByteArrayConverter(Converter):
     """Bytes as they are."""
 
     java_class = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    types_nulls = True
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
         kind = values.type
@@ -64,6 +65,7 @@ class ByteArrayConverter(Converter):
 class _FixedWidthConverter(Converter):
     """One number per record, big-endian."""
 
+    types_nulls = True
     arrow_type: ClassVar[pa.DataType]
     wire_type: ClassVar[str]
 

@@ -58,6 +58,8 @@ def to_text(values: pa.Array, converter: Converter) -> pa.Array:
     if types.is_timestamp(kind):
         texts = values.cast(pa.timestamp("us"), safe=False).cast(pa.string())
         return pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    if types.is_time(kind):
+        return values.cast(pa.time32("ms"), safe=False).cast(pa.string())
     if is_text(kind) or any(fits(kind) for fits in _ONE_SPELLING):
         return values.cast(pa.string())
     raise converter.refuses(kind)

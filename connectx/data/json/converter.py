@@ -25,11 +25,11 @@ from connectx.data.connect_schema import NO_SCHEMA, ColumnSchema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.json.documents import read_documents
 from connectx.data.json.envelopes import in_objects, split_envelopes, split_one
-from connectx.data.json.reader import JsonReader, read_text
+from connectx.data.json.reader import JsonReader, Recover, read_text
 from connectx.data.json.strict import RefusedDocumentError
 from connectx.data.json.writer import as_jackson, json_text
 from connectx.data.parts import joined
-from connectx.errors.plugins import ConversionError
+from connectx.errors.plugins import ConfigError, ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
 
@@ -47,6 +47,7 @@ class JsonConverter(Converter):
     """JSON; see the module's text for what it does with types."""
 
     java_class = "org.apache.kafka.connect.json.JsonConverter"
+    types_nulls = True
     config = (
         ConfigDef(CONVERTER_CONFIG)
         .group("Schemas")
@@ -62,6 +63,13 @@ class JsonConverter(Converter):
             int,
             1000,
             doc="Kept for compatibility: schemas are compared per batch here.",
+            importance="HIGH",
+        )
+        .define(
+            "schema.content",
+            str,
+            None,
+            doc="The schema of records that are read, as JsonConverter spells it: they have no envelope (KIP-1054).",
             importance="HIGH",
         )
         .group("Serialization")
@@ -85,6 +93,8 @@ class JsonConverter(Converter):
     def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
         super().__init__(settings, is_key=is_key)
         self._schema = NO_SCHEMA
+        content = self.settings["schema.content"] if self.has_schemas else None
+        self._content = _content_schema(content) if content and content.strip() else None
 
     def with_schema(self, schema: ColumnSchema) -> JsonConverter:
         """The same converter, which writes this schema, and its nulls and default."""
@@ -96,11 +106,6 @@ class JsonConverter(Converter):
     def has_schemas(self) -> bool:
         """True when each record carries its schema."""
         return bool(self.settings["schemas.enable"])
-
-    @property
-    def writes_nulls(self) -> bool:
-        """True of nulls that have a schema."""
-        return self._schema.has_nulls
 
     @property
     def _base64_decimals(self) -> bool:
@@ -156,11 +161,19 @@ class JsonConverter(Converter):
     def _from_envelopes(self, records: pa.Array, target: pa.DataType | None) -> Decoded:
         nulls = pc.indices_nonzero(records.is_null())
         parts = [(nulls, Decoded.of(pa.nulls(len(nulls))))]
+        if self._content is not None:
+            rows = pc.indices_nonzero(records.is_valid())
+            parts.append((rows, self._payloads(self._content, records.take(rows), target, None)))
+            return joined([part for part in parts if len(part[0])])
         seen = np.zeros(len(records), bool)
         seen[nulls.to_numpy()] = True
         for text, rows, payloads in split_envelopes(records):
             seen[rows.to_numpy()] = True
-            parts.append((rows, self._payloads(records, record_schema(text), rows, payloads, target)))
+
+            def recover(row: int, rows: pa.Array = rows) -> str:
+                return split_one(records[rows[row].as_py()].as_py())[1]
+
+            parts.append((rows, self._payloads(record_schema(text), payloads, target, recover)))
         left = np.flatnonzero(~seen)
         if len(left):
             errors = [_why_no_envelope(records[row].as_py()) for row in left.tolist()]
@@ -168,21 +181,20 @@ class JsonConverter(Converter):
         return joined([part for part in parts if len(part[0])])
 
     def _payloads(
-        self, records: pa.Array, schema: RecordSchema, rows: pa.Array, payloads: pa.Array, target: pa.DataType | None
+        self, schema: RecordSchema, payloads: pa.Array, target: pa.DataType | None, recover: Recover | None
     ) -> Decoded:
-        """Payloads of one schema."""
+        """Payloads of one schema; `recover` gives the exact text of one, by default the payload itself."""
         if schema.error is not None:
-            return Decoded(pa.nulls(len(rows)), pa.array([schema.error] * len(rows)))
-
-        def recover(row: int) -> str:
-            return split_one(records[rows[row].as_py()].as_py())[1]
-
+            return Decoded(pa.nulls(len(payloads)), pa.array([schema.error] * len(payloads)))
         kind = target if schema.kind is None else schema.kind
         if kind is None:
             return read_text(payloads, recover)
         use_defaults = bool(self.settings["replace.null.with.default"])
         base64_decimals = schema.kind is not None
-        read = JsonReader(base64_decimals=base64_decimals, use_defaults=use_defaults).read(payloads, kind, recover)
+        try:
+            read = JsonReader(base64_decimals=base64_decimals, use_defaults=use_defaults).read(payloads, kind, recover)
+        except ConversionError as error:
+            return Decoded(pa.nulls(len(payloads)), pa.array([error.message] * len(payloads)))
         if not schema.required:
             return read
         missing = pc.and_(read.value.is_null(), read.error.is_null())
@@ -199,6 +211,21 @@ def record_schema(text: str) -> RecordSchema:
         return RecordSchema(connect_schema.type_of(schema), required)
     except ConversionError as error:
         return RecordSchema(None, error=error.message)
+
+
+def _content_schema(text: str) -> RecordSchema:
+    """The schema in the setting schema.content.
+
+    Raises:
+        ConfigError: it is no schema.
+    """
+    try:
+        schema = record_schema(text)
+    except ValueError as error:
+        schema = RecordSchema(None, error=f"it is not JSON: {error}")
+    if schema.error is not None:
+        raise ConfigError([f"Invalid value for configuration schema.content: {schema.error}"])
+    return schema
 
 
 def _why_no_envelope(record: bytes) -> str:

@@ -22,7 +22,7 @@ from pyarrow import json as arrow_json
 
 from connectx.data.arrays import is_list, lengths_of
 from connectx.data.base64_columns import decimals_of_unscaled, decode_base64, fitting
-from connectx.data.connect_schema import DEFAULT, default_value
+from connectx.data.connect_schema import default_of, default_value, with_default
 from connectx.data.converter import Decoded
 from connectx.data.json.strict import (
     LARGEST_DAY,
@@ -121,7 +121,7 @@ class JsonReader:
             if field.name not in taken:
                 columns.append(values.field(values.type.get_field_index(field.name)))
                 continue
-            if pa.types.is_map(field.type):
+            if _is_object(field.type):
                 column, wrong = self._maps(taken[field.name], field.type)
             else:
                 read = read_text(pa.array([raw and bytes(raw) for raw in taken[field.name]], pa.binary()))
@@ -223,9 +223,9 @@ class JsonReader:
     def _filled(self, column: pa.Array, field: pa.Field, structs: pa.Array) -> tuple[pa.Array, Any]:
         """A field's values with its default, and where one is required and missing."""
         missing = pc.and_(structs.is_valid(), column.is_null())
-        default = (field.metadata or {}).get(DEFAULT.encode()) if self.use_defaults else None
+        default = default_of(field) if self.use_defaults else None
         if default is not None:
-            value = default_value(field.type, json.loads(default))
+            value = default_value(field.type, default)
             column = pc.if_else(missing, pa.scalar(value, column.type), column)
         required = default is None and not field.nullable
         return column, _true(missing) if required else np.zeros(len(column), bool)
@@ -236,8 +236,9 @@ class JsonReader:
         inner = pa.struct([kind.key_field, kind.item_field]) if is_map else kind.value_type
         values, wrong = self._values(elements, inner, respelled=respelled)
         doubtful = np.zeros(len(parsed), bool)
-        if not is_map and not kind.value_field.nullable:
-            wrong = wrong | _true(elements.is_null())
+        if not is_map:
+            values = with_default(values, default_of(kind.value_field) if self.use_defaults else None)
+            wrong = wrong if kind.value_field.nullable else wrong | _true(values.is_null())
         if wrong.any():
             doubtful[pc.list_parent_indices(parsed).to_numpy()[wrong]] = True
         offsets = _offsets(lengths_of(parsed).to_numpy(), parsed.is_null().to_numpy(zero_copy_only=False))
@@ -427,8 +428,8 @@ def respelled_type(kind: pa.DataType) -> pa.DataType:
         return pa.struct([(field.name, respelled_type(field.type)) for field in kind])
     if is_list(kind):
         return pa.list_(respelled_type(kind.value_type))
-    if types.is_map(kind) and types.is_string(kind.key_type):
-        return pa.list_(pa.struct([("key", pa.string()), ("value", respelled_type(kind.item_type))]))
+    if types.is_map(kind):
+        return pa.list_(pa.struct([("key", respelled_type(kind.key_type)), ("value", respelled_type(kind.item_type))]))
     if types.is_decimal(kind):
         return _NUMBER
     if types.is_date32(kind) or types.is_timestamp(kind) or types.is_binary(kind):
@@ -445,7 +446,7 @@ def clean(kind: pa.DataType) -> pa.DataType:
     if is_list(kind):
         return pa.list_(_clean_field(kind.value_field).with_name("item"))
     if pa.types.is_map(kind):
-        return pa.map_(pa.string(), _clean_field(kind.item_field).with_name("value"))
+        return pa.map_(clean(kind.key_type), _clean_field(kind.item_field).with_name("value"))
     return kind
 
 
@@ -485,14 +486,19 @@ def _taken_out(kind: pa.DataType, samples: Sequence[Any]) -> tuple[str, ...]:
         found = (each.get(field.name) for each in objects)
         return pa.types.is_string(field.type) and any(not isinstance(each, str | None) for each in found)
 
-    return tuple(field.name for field in kind if pa.types.is_map(field.type) or other(field))
+    return tuple(field.name for field in kind if _is_object(field.type) or other(field))
+
+
+def _is_object(kind: pa.DataType) -> bool:
+    """True of maps that JSON spells as objects: their keys are text."""
+    return bool(pa.types.is_map(kind) and pa.types.is_string(kind.key_type))
 
 
 def _with_taken(spelling: pa.DataType, kind: pa.DataType, taken: tuple[str, ...]) -> pa.DataType:
     """A struct's type with fields at its end that are taken out as exact JSON: maps of null, or null."""
     if not taken:
         return spelling
-    raw = {field.name: pa.map_(pa.string(), pa.null()) if pa.types.is_map(field.type) else pa.null() for field in kind}
+    raw = {field.name: pa.map_(pa.string(), pa.null()) if _is_object(field.type) else pa.null() for field in kind}
     return pa.struct([*spelling, *((name, raw[name]) for name in taken)])
 
 
@@ -505,7 +511,12 @@ def _by_name(found: list[Any], first: int, taken: tuple[str, ...]) -> dict[str, 
 
 
 def _checked(documents: pa.Array, spelling: pa.DataType) -> tuple[Any, list[Any]]:
-    """Which documents are not of the type, each looked at alone, and the others as msgspec's structs."""
+    """Which documents are not of the type, each looked at alone, and the others as msgspec's structs.
+
+    msgspec has no fields whose names JSON has to escape: with one of these no document counts as checked.
+    """
+    if _has_escaped_names(spelling):
+        return np.ones(len(documents), bool), []
     decode = _checker(spelling).decode
     wrong, found = np.zeros(len(documents), bool), []
     for row, document in enumerate(documents.to_pylist()):
@@ -514,6 +525,15 @@ def _checked(documents: pa.Array, spelling: pa.DataType) -> tuple[Any, list[Any]
         except (msgspec.MsgspecError, ValueError, RecursionError):
             wrong[row] = True
     return wrong, found
+
+
+def _has_escaped_names(spelling: pa.DataType) -> bool:
+    if pa.types.is_struct(spelling):
+        return any(
+            json.dumps(field.name, ensure_ascii=False) != f'"{field.name}"' or _has_escaped_names(field.type)
+            for field in spelling
+        )
+    return is_list(spelling) and _has_escaped_names(spelling.value_type)
 
 
 @lru_cache(maxsize=64)

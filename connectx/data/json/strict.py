@@ -154,9 +154,12 @@ def speller(kind: pa.DataType, *, base64_decimals: bool, use_defaults: bool) -> 
         ]
         return partial(_object, fields)
     if types.is_map(kind):
-        return partial(_map, inner(kind.item_type), kind.item_field.nullable)
+        if types.is_string(kind.key_type):
+            return partial(_map, inner(kind.item_type), kind.item_field.nullable)
+        return partial(_pairs_of, inner(kind.key_type), inner(kind.item_type), kind.item_field.nullable)
     if types.is_list(kind):
-        return partial(_array, inner(kind.value_type), kind.value_field.nullable)
+        has_default = use_defaults and DEFAULT.encode() in (kind.value_field.metadata or {})
+        return partial(_array, inner(kind.value_type), kind.value_field.nullable or has_default)
     if types.is_string(kind):
         return _string
     if types.is_boolean(kind):
@@ -192,6 +195,22 @@ def _map(spell: Speller, nullable: bool, text: str, path: str) -> str:
         for key, value in members(text).items()
     )
     return "[" + ",".join(entries) + "]"
+
+
+def _pairs_of(spell_key: Speller, spell: Speller, nullable: bool, text: str, path: str) -> str:
+    """A map whose keys are no text is an array of pairs; of equal keys the last counts, as in Java."""
+    if text == "null":
+        return text
+    _expect(text, "[", "an array of keys and values", path)
+    entries: dict[str, str] = {}
+    for each in _elements(text):
+        _expect(each, "[", "an array of a key and a value", f"{path}[]")
+        pair = _elements(each)
+        if len(pair) != 2:
+            raise RefusedDocumentError(f"{path}[] should be an array of a key and a value, found {len(pair)} elements")
+        key = spell_key(_present(pair[0], False, f"{path}[]"), f"{path}[]")
+        entries[key] = spell(_present(pair[1], nullable, f"{path}[]"), f"{path}[]")
+    return "[" + ",".join(f'{{"key":{key},"value":{value}}}' for key, value in entries.items()) + "]"
 
 
 def _array(spell: Speller, nullable: bool, text: str, path: str) -> str:

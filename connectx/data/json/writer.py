@@ -67,11 +67,12 @@ def json_text(values: pa.Array, *, base64_decimals: bool) -> pa.Array:
         texts = [inner(part[:1])[0].as_py() if _is_constant(part) else inner(part) for part in parts]
         return _objects(values, [quoted(field.name) for field in kind], texts)
     if types.is_map(kind):
-        if not is_text(kind.key_type):
-            raise ConversionError(f"JsonConverter cannot write {kind}: keys of a map must be strings.")
         values = entry_lists(values)
-        members = pc.binary_join_element_wise(*map(inner, values.flatten().flatten()), ":")
-        return enclosed("{", joined_lists(values, members, ","), "}")
+        keys, items = map(inner, values.flatten().flatten())
+        if not is_text(kind.key_type):
+            pairs = enclosed("[", pc.binary_join_element_wise(keys, items, ","), "]")
+            return enclosed("[", joined_lists(values, pairs, ","), "]")
+        return enclosed("{", joined_lists(values, pc.binary_join_element_wise(keys, items, ":"), ","), "}")
     if is_list(kind):
         return enclosed("[", joined_lists(values, inner(values.flatten()), ","), "]")
     return _scalars(values, base64_decimals)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,8 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.arrays import enclosed, is_binary, is_list, is_text, joined_lists, where_valid
-from connectx.data.transforms.columns import name_of
+from connectx.data.arrays import enclosed, entry_lists, is_binary, is_list, is_text, joined_lists, where_valid
+from connectx.data.connect_schema import with_defaults
+from connectx.data.transforms.columns import moments, name_of
 from connectx.errors.plugins import TransformError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,6 +32,8 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
         return values.cast(pa.string())
     if types.is_null(kind):
         return pa.nulls(len(values), pa.string())
+    if types.is_nested(kind):
+        return where_valid(values, nested_text(with_defaults(values), what))
     spell: Callable[[Any], str] | None = None
     if types.is_float64(kind):
         spell = java_double
@@ -54,7 +56,7 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
 
 
 def nested_text(values: pa.Array, what: str) -> pa.Array:
-    """Each value as a part of the text of a struct or array: `{"id":1,"name":"a"}`, null as the word.
+    """Each value as a part of the text of a struct, map or array: `{"id":1,"name":"a"}`, null as the word.
 
     Raises:
         TransformError: the type has no text.
@@ -62,12 +64,19 @@ def nested_text(values: pa.Array, what: str) -> pa.Array:
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [
-            enclosed(f"{_quoted(field.name)}:", nested_text(values.field(number), what), "")
+            enclosed(f"{_quoted(field.name)}:", nested_text(moments((field, values.field(number))), what), "")
             for number, field in enumerate(kind)
         ]
-        texts = where_valid(values, enclosed("{", pc.binary_join_element_wise(*fields, ","), "}"))
+        inside = pc.binary_join_element_wise(*fields, ",") if fields else pa.array([""] * len(values))
+        texts = where_valid(values, enclosed("{", inside, "}"))
+    elif pa.types.is_map(kind):
+        values = entry_lists(values)
+        keys, items = (nested_text(part, what) for part in values.flatten().flatten())
+        pairs = pc.binary_join_element_wise(keys, items, ":")
+        texts = enclosed("{", joined_lists(values, pairs, ","), "}")
     elif is_list(kind):
-        texts = enclosed("[", joined_lists(values, nested_text(values.flatten(), what), ","), "]")
+        elements = moments((kind.value_field, values.flatten()))
+        texts = enclosed("[", joined_lists(values, nested_text(elements, what), ","), "]")
     else:
         texts = as_text(values, what)
         if is_text(kind) or is_binary(kind):
@@ -76,7 +85,8 @@ def nested_text(values: pa.Array, what: str) -> pa.Array:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def java_double(value: float) -> str:

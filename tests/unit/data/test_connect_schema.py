@@ -72,7 +72,7 @@ def test_a_time_of_day_is_its_milliseconds_and_a_decimal_without_precision_is_as
         ({"type": "int33"}, "Unknown schema type: int33"),
         ({"type": "struct"}, '"fields" argument is not an array'),
         ({"type": "struct", "fields": [{"type": "int8"}]}, "field name not specified"),
-        ({"type": "map", "keys": {"type": "int8"}, "values": {"type": "int8"}}, "keys that are not strings"),
+        ({"type": "map", "keys": {"type": "int33"}, "values": {"type": "int8"}}, "Unknown schema type: int33"),
         ({"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}, "needs the parameter 'scale'"),
         ("string", "must contain 'type'"),
         ({"type": "struct", "fields": [{"type": "int8", "field": "a"}] * 2}, "field name duplication a"),

@@ -17,6 +17,7 @@ from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json.envelopes import NO_ENVELOPE
 from connectx.data.json.reader import JsonReader
+from connectx.errors.plugins import ConfigError
 from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS, envelope
 
 NUMERIC = JsonConverter({"schemas.enable": "false", "decimal.format": "NUMERIC"})
@@ -366,3 +367,60 @@ def test_a_large_batch_keeps_its_order_and_finds_its_one_bad_record() -> None:
     assert decoded["value"][77_777].as_py() is None
     ids = [None if value is None else value["id"] for value in decoded["value"].to_pylist()]
     assert ids == [None if number == 77_777 else number for number in range(150_000)]
+
+
+def enveloped(schema: dict[str, Any], payload: str) -> bytes:
+    return f'{{"schema":{json.dumps(schema)},"payload":{payload}}}'.encode()
+
+
+def read_values(*records: bytes | None, settings: dict[str, str] | None = None) -> tuple[list[Any], list[Any]]:
+    decoded = JsonConverter(settings or {}).from_bytes_arrow(pa.array(records, pa.binary()))
+    return decoded.value.to_pylist(), decoded.error.to_pylist()
+
+
+def test_maps_whose_keys_are_no_text_are_arrays_of_pairs() -> None:
+    schema = {"type": "map", "keys": {"type": "int32"}, "values": {"type": "string", "optional": True}}
+    inside = {"type": "struct", "fields": [{**schema, "field": "m"}]}
+    found, errors = read_values(
+        enveloped(schema, '[[0,"1f"],[7,null],[0,"last"]]'),
+        enveloped(schema, '{"0":"1f"}'),
+        enveloped(schema, '[["x","1f"]]'),
+        enveloped(inside, '{"m":[[1,"a"]]}'),
+    )
+    assert found == [[(0, "last"), (7, None)], None, None, {"m": [(1, "a")]}]
+    assert [error is None for error in errors] == [True, False, False, True]
+
+
+def test_null_elements_of_lists_get_their_default() -> None:
+    schema = {"type": "array", "items": {"type": "int32", "optional": True, "default": 0}}
+    assert read_values(enveloped(schema, "[null,1]"))[0] == [[0, 1]]
+    kept = {"replace.null.with.default": "false"}
+    assert read_values(enveloped(schema, "[null,1]"), settings=kept)[0] == [[None, 1]]
+
+
+@pytest.mark.parametrize("name", ['q"uote', "b\\s", "tab\t"])
+def test_names_that_json_escapes_are_read_beside_records_of_other_types(name: str) -> None:
+    schema = {"type": "struct", "fields": [{"type": "int32", "optional": True, "field": name}]}
+    good, bad = (enveloped(schema, json.dumps({name: value})) for value in (1, "x"))
+    found, errors = read_values(good, bad)
+    assert found == [{name: 1}, None]
+    assert "should be an integer" in errors[1]
+
+
+def test_the_schema_in_the_settings_is_that_of_every_record() -> None:
+    schema = {"type": "struct", "fields": [{"type": "int8", "field": "a"}], "optional": False}
+    settings = {"schema.content": json.dumps(schema)}
+    found, errors = read_values(b'{"a":1}', None, b'{"a":300}', b"null", settings=settings)
+    assert found == [{"a": 1}, None, None, None]
+    assert [error is None for error in errors] == [True, True, False, False]
+    assert read_values(b'{"a":1}', settings={**settings, "schemas.enable": "false"})[0] == ['{"a":1}']
+    with pytest.raises(ConfigError):
+        JsonConverter({"schema.content": '{"type":"none"}'})
+
+
+def test_a_default_that_does_not_fit_is_an_error_of_its_records_alone() -> None:
+    broken = {"type": "struct", "fields": [{"type": "int8", "optional": True, "default": "x", "field": "a"}]}
+    fine = {"type": "struct", "fields": [{"type": "int8", "optional": True, "field": "a"}]}
+    found, errors = read_values(enveloped(broken, "{}"), enveloped(fine, '{"a":1}'))
+    assert found == [None, {"a": 1}]
+    assert [error is None for error in errors] == [False, True]

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectx.data.connect_schema import NO_NAME, described
 from connectx.data.converters import encode
 from connectx.data.json.converter import JsonConverter
 from connectx.errors.plugins import ConversionError
@@ -290,17 +291,22 @@ def test_with_schemas_each_value_is_in_an_envelope_and_null_stays_a_tombstone() 
     assert written(pa.array(["é"]), WITH_SCHEMAS) == ['{"schema":{"type":"string","optional":false},"payload":"é"}']
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([[(1, "a")]], pa.map_(pa.int32(), pa.string())),
-        pa.array([{"x": 1}], pa.struct([("x", pa.duration("us"))])),
-    ],
-    ids=["map with integer keys", "interval in a struct"],
-)
-def test_a_type_that_json_does_not_have_is_refused(values: pa.Array) -> None:
+def test_a_type_that_json_does_not_have_is_refused() -> None:
     with pytest.raises(ConversionError, match="JsonConverter cannot write"):
-        written(values)
+        written(pa.array([{"x": 1}], pa.struct([("x", pa.duration("us"))])))
+
+
+def test_maps_whose_keys_are_no_text_are_arrays_of_pairs() -> None:
+    values = pa.array([[(1, "a"), (-2, None)], [], None], pa.map_(pa.int32(), pa.string()))
+    assert written(values) == ['[[1,"a"],[-2,null]]', "[]", None]
+    parts = '"keys":{"type":"int32","optional":false},"values":{"type":"string","optional":true}'
+    schema = f'{{"type":"map",{parts},"optional":false}}'
+    assert written(values[:1], WITH_SCHEMAS) == [f'{{"schema":{schema},"payload":[[1,"a"],[-2,null]]}}']
+
+
+def test_null_elements_of_lists_get_their_default() -> None:
+    element = described(pa.field("item", pa.int32()), NO_NAME, 7)
+    assert written(pa.array([[1, None], None, []], pa.list_(element))) == ["[1,7]", None, "[]"]
 
 
 def test_a_large_table_keeps_its_order() -> None:

@@ -55,9 +55,11 @@ def test_a_null_field_that_is_extracted_is_a_value_and_a_tombstone_stays_one() -
     assert json.loads(with_schema[2]) == {"schema": {"type": "string", "optional": True}, "payload": "a"}
 
 
-@pytest.mark.parametrize("converter", [StringConverter(), IntegerConverter()])
-def test_converters_that_have_no_null_write_a_tombstone(converter: Converter) -> None:
-    assert values([row(note=None)], converter, EXTRACT_NOTE) == [None]
+def test_text_has_no_null_and_numbers_refuse_a_null_whose_schema_is_of_text() -> None:
+    assert values([row(note=None)], StringConverter(), EXTRACT_NOTE) == [None]
+    made = encoded([None, row(note=None)], IntegerConverter(), EXTRACT_NOTE, tolerant=True)
+    assert made.records["value"].to_pylist() == [None]
+    assert list(made.unwritable) == [1]
 
 
 def test_a_null_that_was_extracted_passes_other_transformations_as_a_value() -> None:
