@@ -164,11 +164,10 @@ def _read(records: pa.Array, converter: Converter, kind: pa.DataType | None) -> 
     try:
         return converter.from_bytes_arrow(records, kind)
     except Exception as error:
-        is_known = isinstance(error, ConnectxError)
-        if is_known and error.retriable:
+        if isinstance(error, ConnectxError) and error.retriable:
             raise
         if len(records) <= 1:
-            cause = error.message if is_known else repr(error)
+            cause = error.message if isinstance(error, ConnectxError) else repr(error)
             return Decoded(pa.nulls(len(records)), pa.array([cause] * len(records), pa.string()))
     half = len(records) // 2
     rows = pa.array(range(len(records)), pa.uint64())

@@ -94,7 +94,7 @@ class Cast(SideTransform):
         return fields.back(
             [
                 _cast(column, self._types[name], NO_NAME) if name in self._types else column
-                for name, column in fields.columns.items()
+                for name, column in fields.with_missing(self._types).items()
             ]
         )
 

@@ -13,7 +13,18 @@ from connectx.data.connect_schema import TIME_NAME, SchemaName, default_of, with
 from connectx.data.headers import HEADERS
 from connectx.errors.plugins import TransformError
 
-__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "moments", "name_of", "replaced", "require_all"]
+__all__ = [
+    "HEADERS",
+    "TIME",
+    "TIMESTAMP",
+    "Column",
+    "Fields",
+    "in_java_order",
+    "moments",
+    "name_of",
+    "replaced",
+    "require_all",
+]
 
 TIME: Final = pa.time32("ms")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -40,6 +51,21 @@ def moments(column: Column) -> pa.Array:
     field, values = column
     is_time = pa.types.is_int32(values.type) and SchemaName.of(field).name == TIME_NAME
     return values.cast(TIME) if is_time else values
+
+
+def in_java_order(names: Collection[str]) -> list[str]:
+    """Names in the order in which java.util.HashMap iterates over them: of names that clash the last one counts."""
+    capacity = 16
+    while len(names) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(name: str) -> int:
+        units, code = name.encode("utf-16-be", "surrogatepass"), 0
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            code = (31 * code + (high << 8) + low) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (capacity - 1)
+
+    return sorted(names, key=bucket)
 
 
 class Fields:
@@ -85,6 +111,11 @@ class Fields:
         if self._side not in self._varied:
             raise TransformError(f"Field does not exist: {name}")
         return pa.field(name, pa.null()), pa.nulls(self.count)
+
+    def with_missing(self, names: Collection[str]) -> dict[str, Column]:
+        """All fields. Without schemas those of these names that are missing are null, as Java's maps get them."""
+        missing = [name for name in names if name not in self.columns] if self._side in self._varied else []
+        return self.columns | {name: self.column(name) for name in missing}
 
     def struct(self, columns: Sequence[Column]) -> pa.Array:
         """Columns as one struct per row. Without schemas the last of equal names counts, as in Java's maps.

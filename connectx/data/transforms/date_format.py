@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +49,63 @@ _SHORT: Final = 3
 _DEFAULTS: Final = {"year": 1970, "month": 1, "day": 1, "hour": 0, "minute": 0, "second": 0, "ms": 0}
 _ZONES: Final = ("X", "Z", "z")
 _STRFTIME: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
-_EPOCH: Final = datetime(1970, 1, 1)
+_DAY_MS: Final = 86_400_000
+_GREGORIAN_FROM: Final = -141_427
+"""1582-10-15, in days since 1970: earlier days are Julian, as in Java's GregorianCalendar."""
+_NEXT_MILLENNIUM_MS: Final = 253_402_300_800_000
+"""The year 10000."""
+
+
+class _Moment(NamedTuple):
+    """Fields of a calendar; years before Christ count from 1, too."""
+
+    year: int
+    month: int
+    day: int
+    weekday: int
+    hour: int
+    minute: int
+    second: int
+    ms: int
+
+    @classmethod
+    def of(cls, stamp_ms: int) -> _Moment:
+        """Of milliseconds since 1970."""
+        days, ms = divmod(stamp_ms, _DAY_MS)
+        year, month, day = _date_of(days)
+        hour, ms = divmod(ms, 3_600_000)
+        minute, ms = divmod(ms, 60_000)
+        second, ms = divmod(ms, 1_000)
+        return cls(year if year > 0 else 1 - year, month, day, (days + 3) % 7, hour, minute, second, ms)
+
+
+def _date_of(days: int) -> tuple[int, int, int]:
+    """Year, month and day of days since 1970. Years begin in March here, so that leap days are last."""
+    days += 719_468
+    century = 0
+    if days >= _GREGORIAN_FROM + 719_468:
+        era, days = divmod(days, 146_097)
+        century = min(days // 36_524, 3)
+        days -= century * 36_524
+        century += 4 * era
+    else:
+        days += 2
+    cycle, days = divmod(days, 1_461)
+    year = min(days // 365, 3)
+    days -= year * 365
+    month = (5 * days + 2) // 153
+    day = days - (153 * month + 2) // 5 + 1
+    year += 100 * century + 4 * cycle + (month >= 10)
+    return year, month + 3 if month < 10 else month - 9, day
+
+
+def _days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970; months and days beyond their ends run over into the next larger unit."""
+    year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
+    year, month = (year - 1, month + 9) if month <= 2 else (year, month - 3)
+    julian = 365 * year + year // 4 + (153 * month + 2) // 5 + day - 1 - 719_470
+    gregorian = julian + 2 - year // 100 + year // 400
+    return gregorian if gregorian >= _GREGORIAN_FROM else julian
 
 
 class DateFormat:
@@ -83,7 +139,10 @@ class DateFormat:
 
     def format(self, stamps_ms: pa.Array) -> pa.Array:
         """Milliseconds since 1970 (int64) as text."""
-        if all(text in _STRFTIME for text, is_letter in self._tokens if is_letter):
+        ends = pc.min_max(stamps_ms)
+        first, last = ends["min"].as_py(), ends["max"].as_py()
+        is_plain = first is None or (first >= _GREGORIAN_FROM * _DAY_MS and last < _NEXT_MILLENNIUM_MS)
+        if is_plain and all(text in _STRFTIME for text, is_letter in self._tokens if is_letter):
             pattern = "".join(_STRFTIME[text] if letter else text.replace("%", "%%") for text, letter in self._tokens)
             return pc.strftime(
                 pc.floor_temporal(stamps_ms.cast(pa.timestamp("ms")), unit="second").cast("timestamp[s]"), pattern
@@ -102,7 +161,7 @@ class DateFormat:
         )
 
     def _one(self, stamp_ms: int) -> str:
-        moment = _EPOCH + timedelta(milliseconds=stamp_ms)
+        moment = _Moment.of(stamp_ms)
         parts = []
         for text, is_letter in self._tokens:
             if not is_letter:
@@ -110,7 +169,7 @@ class DateFormat:
             elif text[0] in _ZONES:
                 parts.append({"X": "Z", "Z": "+0000", "z": "UTC"}[text[0]])
             elif names := _names(text):
-                place = {"M": moment.month - 1, "E": moment.weekday(), "a": moment.hour // 12}[text[0]]
+                place = {"M": moment.month - 1, "E": moment.weekday, "a": moment.hour // 12}[text[0]]
                 parts.append(names[place] if len(text) > _SHORT else names[place][:_SHORT])
             elif text[0] == "y" and len(text) == 2:
                 parts.append(f"{moment.year % 100:02d}")
@@ -150,14 +209,11 @@ class DateFormat:
         hour = _hour(given, hour)
         if "yy" in [token for token, _ in self._tokens] and len(given["year"]) == 2:
             year += 1900 if year + 2000 > datetime.now(UTC).year + 20 else 2000
-        year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
-        try:
-            moment = datetime(year, month, 1) + timedelta(
-                days=day - 1, hours=hour, minutes=minute, seconds=second, milliseconds=ms
-            )
-        except (ValueError, OverflowError) as error:
-            raise TransformError(f"Could not parse timestamp: value ({text}) is out of range: {error}") from error
-        return (moment - _EPOCH - _zone(given.get("zone"))) // timedelta(milliseconds=1)
+        clock_ms = ((hour * 60 + minute) * 60 + second) * 1_000 + ms
+        stamp_ms = _days_of(year, month, day) * _DAY_MS + clock_ms - _zone_ms(given.get("zone"))
+        if not -(2**63) <= stamp_ms < 2**63:
+            raise TransformError(f"Could not parse timestamp: value ({text}) is out of range")
+        return stamp_ms
 
 
 def _names(token: str) -> tuple[str, ...]:
@@ -167,10 +223,8 @@ def _names(token: str) -> tuple[str, ...]:
     return {"E": _DAYS, "a": _HALVES}.get(token[0], ())
 
 
-def _number(moment: datetime, letter: str) -> int:
+def _number(moment: _Moment, letter: str) -> int:
     match letter:
-        case "S":
-            return moment.microsecond // 1000
         case "h":
             return moment.hour % 12 or 12
         case "K":
@@ -199,9 +253,9 @@ def _hour(given: Mapping[str, str | None], hour: int) -> int:
     return hour
 
 
-def _zone(text: str | None) -> timedelta:
+def _zone_ms(text: str | None) -> int:
     if text is None or text[0] not in "+-":
-        return timedelta()
+        return 0
     digits = text[1:].replace(":", "").ljust(4, "0")
-    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-    return -offset if text[0] == "-" else offset
+    offset_ms = (int(digits[:2]) * 60 + int(digits[2:])) * 60_000
+    return -offset_ms if text[0] == "-" else offset_ms

@@ -7,7 +7,7 @@ org.apache.kafka.connect.transforms. A struct stands for Connect's Struct and fo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Final
@@ -18,7 +18,16 @@ import pyarrow.compute as pc
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import default_of, with_default
 from connectx.data.transforms.api import KAFKA, Transform
-from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, moments, name_of, replaced, require_all
+from connectx.data.transforms.columns import (
+    TIMESTAMP,
+    Column,
+    Fields,
+    in_java_order,
+    moments,
+    name_of,
+    replaced,
+    require_all,
+)
 from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
 from connectx.model.validators import non_empty, one_of
@@ -89,7 +98,10 @@ class InsertField(SideTransform):
         fields = self.fields(table, "field insertion")
         if fields.empty:
             return table
-        added = [self._column(fields, name, spec, table) for name, spec in self._wanted.items()]
+        wanted = dict(self._wanted)
+        if "timestamp" in wanted and self.side in self.varied and table["timestamp"].null_count == table.num_rows:
+            del wanted["timestamp"]
+        added = [self._column(fields, name, spec, table) for name, spec in wanted.items()]
         return fields.back([*fields.columns.values(), *added], optional=False)
 
     def _column(self, fields: Fields, name: str, spec: str, table: pa.Table) -> Column:
@@ -138,14 +150,15 @@ class ReplaceField(SideTransform):
         if fields.empty:
             return table
         exclude, include = self.settings["exclude"], self.settings["include"]
-        return fields.back(
-            [
-                (field.with_name(self._renames.get(name, name)), values)
-                for name, (field, values) in fields.columns.items()
-                if name not in exclude and (not include or name in include)
-            ],
-            optional=False,
-        )
+        names = [name for name in fields.columns if name not in exclude and (not include or name in include)]
+        made = [self._renames.get(name, name) for name in names]
+        if self.side in self.varied and len(set(made)) < len(made):
+            names = in_java_order(names)
+        columns = [
+            (fields.columns[name][0].with_name(self._renames.get(name, name)), fields.columns[name][1])
+            for name in names
+        ]
+        return fields.back(columns, optional=False)
 
 
 class MaskField(SideTransform):
@@ -172,7 +185,7 @@ class MaskField(SideTransform):
         require_all(fields, "mask fields")
         masked = self.settings["fields"]
         return fields.back(
-            [self._masked(column) if name in masked else column for name, column in fields.columns.items()]
+            [self._masked(column) if name in masked else column for name, column in fields.with_missing(masked).items()]
         )
 
     def _masked(self, column: Column) -> Column:
@@ -280,7 +293,8 @@ class ExtractField(SideTransform):
         """Null where there is no key or value, or no such parent."""
         values, field = one_chunk(table[self.side]), pa.field(self.side, pa.null())
         for name in self._path:
-            if pa.types.is_null(values.type):
+            if pa.types.is_null(values.type) or (self.side in self.varied and values.null_count == len(values)):
+                values, field = pa.nulls(len(values)), pa.field(self.side, pa.null())
                 break
             if not pa.types.is_struct(values.type):
                 raise TransformError(
@@ -331,11 +345,22 @@ class Flatten(SideTransform):
         fields = self.fields(table, "flattening")
         if fields.empty:
             return table
-        return fields.back(self._flat(fields.columns, "", optional=False), optional=False)
+        flat = self._flat(fields.columns, "", list, optional=False)
+        if self.side in self.varied and len({field.name for field, _ in flat}) < len(flat):
+            flat = self._flat(fields.columns, "", in_java_order, optional=False)
+        return fields.back(flat, optional=False)
 
-    def _flat(self, columns: Mapping[str, Column], prefix: str, *, optional: bool) -> list[Column]:
+    def _flat(
+        self,
+        columns: Mapping[str, Column],
+        prefix: str,
+        order: Callable[[Collection[str]], list[str]],
+        *,
+        optional: bool,
+    ) -> list[Column]:
         flat: list[Column] = []
-        for name, (field, values) in columns.items():
+        for name in order(columns.keys()):
+            field, values = columns[name]
             label = f"{prefix}{self.settings['delimiter']}{name}" if prefix else name
             nullable = optional or field.nullable
             if pa.types.is_map(field.type):
@@ -344,7 +369,7 @@ class Flatten(SideTransform):
                 )
             if pa.types.is_struct(field.type):
                 inner = {part.name: (part, array) for part, array in zip(field.type, values.flatten(), strict=True)}
-                flat += self._flat(inner, label, optional=nullable)
+                flat += self._flat(inner, label, order, optional=nullable)
             else:
                 flat.append((field.with_name(label).with_nullable(nullable), values))
         return flat

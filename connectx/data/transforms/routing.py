@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -192,7 +193,7 @@ class TimestampConverter(SideTransform):
         fields = self.fields(table, "converting timestamp formats")
         if fields.empty:
             return table
-        columns = dict(fields.columns)
+        columns = fields.with_missing([name])
         if name in columns:
             columns[name] = self._converted(columns[name])
         return fields.back(list(columns.values()))
@@ -200,6 +201,8 @@ class TimestampConverter(SideTransform):
     def _converted(self, column: Column) -> Column:
         """The schema has no name and no default."""
         field, values = column
+        if self.side in self.varied and values.null_count == len(values):
+            values = pa.nulls(len(values))  # without a schema there is nothing to refuse
         if not pa.types.is_null(values.type):
             values = self._written(self._read(moments(column)))
         return pa.field(field.name, values.type, field.nullable), values
@@ -219,7 +222,7 @@ class TimestampConverter(SideTransform):
             return self._format.parse(values)
         if types.is_int64(kind):
             times, per_ms = _PER_MS[self.settings["unix.precision"]]
-            return pc.multiply(values, times) if per_ms == 1 else pc.divide(values, per_ms)
+            return _saturated(values, times) if per_ms == 1 else pc.divide(values, per_ms)
         raise TransformError(f"Schema of type {name_of(kind)} does not correspond to a known timestamp type format")
 
     def _written(self, stamps_ms: pa.Array) -> pa.Array:
@@ -229,13 +232,33 @@ class TimestampConverter(SideTransform):
                 return self._format.format(stamps_ms).cast(pa.string())
             case "unix":
                 times, per_ms = _PER_MS[self.settings["unix.precision"]]
-                return pc.multiply(stamps_ms, per_ms) if times == 1 else pc.divide(stamps_ms, times)
+                return _saturated(stamps_ms, per_ms) if times == 1 else pc.divide(stamps_ms, times)
             case "Date":
-                day = pc.floor_temporal(stamps_ms.cast(pa.timestamp("ms")), unit="day")
-                return day.cast(pa.date32())
+                return self._in_range(lambda: _floored(stamps_ms)[0].cast(pa.int32()).cast(pa.date32()))
             case "Time":
-                stamps = stamps_ms.cast(pa.timestamp("ms"))
-                since_midnight = pc.subtract(stamps, pc.floor_temporal(stamps, unit="day"))
-                return since_midnight.cast(pa.int64()).cast(pa.int32()).cast(TIME)
+                return _floored(stamps_ms)[1].cast(pa.int32()).cast(TIME)
             case _:  # Timestamp
-                return stamps_ms.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
+                return self._in_range(lambda: stamps_ms.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP))
+
+    def _in_range(self, written: Callable[[], pa.Array]) -> pa.Array:
+        try:
+            return written()
+        except pa.ArrowInvalid as error:
+            raise TransformError(f"A time is beyond the range of {self.settings['target.type']}: {error}") from error
+
+
+def _saturated(numbers: pa.Array, times: int) -> pa.Array:
+    """Products, or the nearest long, as java.util.concurrent.TimeUnit converts."""
+    limit = (2**63 - 1) // times
+    inside = pc.multiply(
+        pc.min_element_wise(pc.max_element_wise(numbers, -limit, skip_nulls=False), limit, skip_nulls=False), times
+    )
+    inside = pc.if_else(pc.greater(numbers, limit), pa.scalar(2**63 - 1, pa.int64()), inside)
+    return pc.if_else(pc.less(numbers, -limit), pa.scalar(-(2**63), pa.int64()), inside)
+
+
+def _floored(stamps_ms: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Days since 1970, and milliseconds since midnight."""
+    days, milliseconds = np.divmod(stamps_ms.fill_null(0).to_numpy(), 86_400_000)
+    mask = stamps_ms.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(days, pa.int64(), mask=mask), pa.array(milliseconds, pa.int64(), mask=mask)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.arrays import enclosed, entry_lists, is_binary, is_list, is_text, joined_lists, where_valid
-from connectx.data.connect_schema import with_defaults
+from connectx.data.connect_schema import default_of, with_default
 from connectx.data.transforms.columns import moments, name_of
 from connectx.errors.plugins import TransformError
 
@@ -33,7 +33,7 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
     if types.is_null(kind):
         return pa.nulls(len(values), pa.string())
     if types.is_nested(kind):
-        return where_valid(values, nested_text(with_defaults(values), what))
+        return where_valid(values, nested_text(values, what))
     spell: Callable[[Any], str] | None = None
     if types.is_float64(kind):
         spell = java_double
@@ -64,8 +64,10 @@ def nested_text(values: pa.Array, what: str) -> pa.Array:
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [
-            enclosed(f"{_quoted(field.name)}:", nested_text(moments((field, values.field(number))), what), "")
-            for number, field in enumerate(kind)
+            enclosed(f"{_quoted(field.name)}:", nested_text(moments((field, part)), what), "")
+            for field, part in (
+                (each, with_default(values.field(at), default_of(each))) for at, each in enumerate(kind)
+            )
         ]
         inside = pc.binary_join_element_wise(*fields, ",") if fields else pa.array([""] * len(values))
         texts = where_valid(values, enclosed("{", inside, "}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectx.data.connect_schema import TIME_NAME, SchemaName
 from connectx.data.json.converter import JsonConverter
 from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
@@ -336,3 +338,107 @@ def test_a_record_without_time_cannot_be_routed_by_it() -> None:
     rows = table(Case("", {}, 1, None, timestamp=None))
     outcome = Chain((Step("t", TRANSFORMS[f"{PACKAGE}TimestampRouter"]({})),)).apply(rows)
     assert "Timestamp missing on record" in outcome.failures[0].message
+
+
+def whole(name: str, settings: dict[str, str], *rows: Any) -> list[Any]:
+    """What becomes of records without schemas, and None of those that are refused."""
+    without = JsonConverter({"schemas.enable": "false"})
+    without.infers_fields = True
+    texts = pa.array([json.dumps(row).encode() for row in rows])
+    given = table(Case("", {}, None, None)).take(pa.array([0] * len(rows)))
+    read = without.from_bytes_arrow(texts).value
+    chain = Chain((Step("t", TRANSFORMS[PACKAGE + name](settings)),)).reading(without, without)
+    made = chain.apply(given.set_column(given.column_names.index("value"), "value", read))
+    values = iter(in_order(made.parts)["value"].to_pylist() if made.parts else [])
+    failed = {failure.row for failure in made.failures}
+    return [None if number in failed else next(values) for number in range(len(rows))]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "given", "wanted"),
+    [
+        ("InsertField$Value", {"topic.field": "a"}, {"a": 1, "b": 2}, {"a": "test", "b": 2}),
+        ("InsertField$Value", {"topic.field": "a!"}, {"b": 2}, {"b": 2, "a": "test"}),
+        ("ReplaceField$Value", {"renames": "b:a.b"}, {"a.b": 1, "b": 2}, {"a.b": 1}),
+        ("Flatten$Value", {}, {"a": {"b": 1}, "a.b": 2}, {"a.b": 2}),
+        ("ValueToKey", {"fields": "a,a"}, {"a": 1}, {"a": 1}),
+        ("MaskField$Value", {"fields": "a,c"}, {"a": {"x": 1}}, {"a": {}, "c": None}),
+        ("Cast$Value", {"spec": "a:int8,c:int8"}, {"a": 300}, {"a": 44, "c": None}),
+        ("TimestampConverter$Value", {"field": "c", "target.type": "unix"}, {"a": 1}, {"a": 1, "c": None}),
+        ("ExtractField$Value", {"field": "a.x", "field.syntax.version": "V2"}, {"a": None}, None),
+    ],
+)
+def test_records_without_schemas_are_javas_maps(name: str, settings: dict[str, str], given: Any, wanted: Any) -> None:
+    assert whole(name, settings, given) == [wanted]
+
+
+def test_only_records_with_a_value_of_another_type_are_refused() -> None:
+    settings = {"field": "t", "target.type": "Timestamp"}
+    assert whole("TimestampConverter$Value", settings, {"t": [1]}, {"t": None}, {"t": [2]}) == [None, {"t": None}, None]
+
+
+TIMES = pa.struct([SchemaName(TIME_NAME, 1).on(pa.field("t", pa.int32()))])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "column", "wanted"),
+    [
+        ("Cast$Value", {"spec": "t:string"}, "value", {"t": "23:59:59.999Z"}),
+        ("Cast$Value", {"spec": "t:int64"}, "value", {"t": 86_399_999}),
+        ("TimestampConverter$Value", {"field": "t", "target.type": "unix"}, "value", {"t": 86_399_999}),
+        ("MaskField$Value", {"fields": "t"}, "value", {"t": 0}),
+        (
+            "HeaderFrom$Value",
+            {"fields": "t", "headers": "h", "operation": "copy"},
+            "headers",
+            [{"key": "h", "value": b"23:59:59.999Z"}],
+        ),
+    ],
+)
+def test_a_time_that_was_read_as_a_number_is_a_time(
+    name: str, settings: dict[str, str], column: str, wanted: Any
+) -> None:
+    rows = table(Case("", {}, {"t": 86_399_999}, None, kind=TIMES))
+    assert transformed(name, settings, rows)[column].to_pylist() == [wanted]
+    of_arrow = pa.array([{"t": time(23, 59, 59, 999_000)}], pa.struct([("t", pa.time32("ms"))]))
+    made = transformed(name, settings, rows.set_column(rows.column_names.index("value"), "value", of_arrow))
+    if name != "MaskField$Value":
+        assert made[column].to_pylist() == [wanted]
+
+
+def test_headers_of_nested_values_are_connects_text() -> None:
+    kind = pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.int8()))), ("s", pa.struct([("q", pa.string())]))])
+    rows = table(Case("", {}, {"m": [('k"', [1, None])], "s": {"q": "a\\b"}}, None, kind=kind))
+    settings = {"fields": "m,s", "headers": "m,s", "operation": "copy"}
+    found = transformed("HeaderFrom$Value", settings, rows)["headers"].to_pylist()
+    assert found == [[{"key": "m", "value": b'{"k\\"":[1,null]}'}, {"key": "s", "value": b'{"q":"a\\\\b"}'}]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "wanted"),
+    [
+        (pa.int8(), "300", 44),
+        (pa.int32(), "1.9", 1),
+        (pa.float64(), "-1", -1.0),
+        (pa.decimal128(5, 2), "1.5", Decimal("1.50")),
+    ],
+)
+def test_a_replacement_is_narrowed_to_its_field(kind: pa.DataType, text: str, wanted: Any) -> None:
+    rows = table(Case("", {}, {"n": 5}, None, kind=pa.struct([("n", kind)])))
+    assert transformed("MaskField$Value", {"fields": "n", "replacement": text}, rows)["value"].to_pylist() == [
+        {"n": wanted}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "precision", "given", "wanted"),
+    [
+        ("unix", "seconds", 2**62, (2**63 - 1) // 1000),
+        ("Time", "milliseconds", -(2**63), time(16, 47, 4, 192_000)),
+    ],
+)
+def test_times_beyond_the_range_are_the_nearest_ones(target: str, precision: str, given: int, wanted: Any) -> None:
+    settings = {"target.type": target, "unix.precision": precision}
+    assert transformed("TimestampConverter$Value", settings, table(Case("", {}, given, None)))["value"].to_pylist() == [
+        wanted
+    ]

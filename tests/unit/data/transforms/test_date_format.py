@@ -64,3 +64,28 @@ def test_text_is_parsed_as_leniently_as_by_java(pattern: str, text: str, stamp_m
 def test_weeks_and_eras_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=f"the letters {pattern} are not supported"):
         DateFormat(pattern)
+
+
+@pytest.mark.parametrize(
+    ("stamp_ms", "text"),
+    [
+        (-12_219_292_800_000, "Fri 1582-10-15"),
+        (-12_219_292_800_001, "Thu 1582-10-04"),
+        (-62_135_769_600_000, "Sat 0001-01-01"),
+        (-62_135_769_600_001, "Fri 0001-12-31"),
+        (253_402_300_800_000, "Sat 10000-01-01"),
+        (2**63 - 1, "Sun 292278994-08-17"),
+    ],
+)
+def test_days_before_1582_10_15_are_julian_and_years_may_be_long(stamp_ms: int, text: str) -> None:
+    assert DateFormat("EEE yyyy-MM-dd").format(pa.array([stamp_ms])).to_pylist() == [text]
+    assert DateFormat("yyyy-MM-dd").format(pa.array([stamp_ms])).to_pylist() == [text[4:]]
+
+
+def test_a_text_before_1582_10_15_is_a_julian_day() -> None:
+    texts = pa.array(["1582-10-15", "1582-10-04", "0001-01-01"])
+    assert DateFormat("yyyy-MM-dd").parse(texts).to_pylist() == [
+        -12_219_292_800_000,
+        -12_219_379_200_000,
+        -62_135_769_600_000,
+    ]
