@@ -501,6 +501,34 @@ class Contract:
         found = place.sql(f"SELECT id, CAST(a AS char(7)) FROM {place.table} WHERE id < 3 ORDER BY 1")
         assert [float(str(text)) for _, text in found] == [1250.0, 1250.0]
 
+    @pytest.mark.parametrize("mode", ["upsert", "update"])
+    @pytest.mark.parametrize("deletes", [False, True])
+    def test_a_value_that_the_source_did_not_change_is_kept(self, place: Place, mode: str, deletes: bool) -> None:
+        place.create("id bigint PRIMARY KEY, short varchar(50), note varchar(50)")
+        kind = pa.struct([("short", pa.string()), ("note", pa.string())])
+        full, kept = {"short": "a", "note": "x"}, {"short": "b", "note": "__debezium_unavailable_value"}
+        place.task().put(
+            place.batch(0, [{"id": key, **full} for key in (1, 2, 3)], pa.struct([("id", pa.int64()), *kind]))
+        )
+        settings = {"insert.mode": mode, "pk.mode": "record_key", "pk.fields": "id", "delete.enabled": "true"}
+        task = place.task(settings)
+        values = [kept, {"short": "new", "note": "y"}, kept, None if deletes else kept]
+        task.put(place.batch(3, values, kind, keyed(1, 2, 2, 3)))
+        assert place.rows() == [(1, "b", "x"), (2, "b", "y"), *([] if deletes else [(3, "b", "x")])]
+        task.put(place.batch(7, [{"short": None, "note": kept["note"]}], kind, keyed(1)))
+        assert place.rows()[0] == (1, None, "x")
+
+    def test_a_value_to_keep_of_a_row_that_does_not_exist_is_refused(self, place: Place) -> None:
+        place.create()
+        settings = {"insert.mode": "upsert", "pk.mode": "record_value", "pk.fields": "id"}
+        values = [{"id": 1, "name": "a"}, {"id": 2, "name": "__debezium_unavailable_value"}]
+        with pytest.raises(RecordRejectedError, match="REPLICA IDENTITY FULL"):
+            place.task(settings).put(place.batch(0, values))
+        task = place.task(settings, tolerate=True)
+        task.put(place.batch(0, values))
+        assert len(reported(task)) == 1
+        assert place.rows() == [(1, "a")]
+
     def test_names_from_records_cannot_leave_their_quotes(self, place: Place) -> None:
         evil = f"x{place.quote}, y int); DROP TABLE connectx_offsets; -- {{values}} %s"
         kind = pa.struct([("id", pa.int64()), (evil, pa.string())])

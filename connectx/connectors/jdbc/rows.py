@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.ordering import after_deletion, in_layers, runs, shapes_of, tombstones
 from connectx.connectors.jdbc.target import Target, TargetTable, split_name
+from connectx.connectors.shared.kept import KEPT, NO_OLD_VALUE, from_earlier, with_kept
 from connectx.connectors.shared.uniting import united_columns
 from connectx.data.connect_schema import DEFAULT
 from connectx.data.shapes import divided, is_united
@@ -309,12 +310,18 @@ class TableRows:
             yield from deleted
             return
         yield from deleted  # also of keys that come again: a later record may leave columns out
-        if is_mixed:
+        if is_mixed or self._keep_values(rows):
             alive = rows.take(pa.array(after_deletion(self._keys(rows), dead), pa.int64()))
-            yield from ((False, part) for part in in_layers(alive, self._keys(alive)))
+            yield from ((False, part) for part in (in_layers(alive, self._keys(alive)) if is_mixed else [alive]))
         else:
             latest = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
             yield False, latest.filter(pc.is_valid(latest["value"]))
+
+    def _keep_values(self, rows: pa.Table) -> bool:
+        """Whether some rows of one shape keep values of rows before them."""
+        if not pa.types.is_struct(rows["value"].type):
+            return False
+        return KEPT in with_kept(pa.table(_fields_of(rows["value"], "value")), ()).column_names
 
     def _keys(self, rows: pa.Table) -> list[Hashable]:
         """What identifies each row."""
@@ -342,6 +349,11 @@ class TableRows:
                 return
             columns, key = self._columns(rows, table)
             table.check(columns)
+            if self._settings.insert_mode != "insert" and self._settings.pk_mode != "kafka":
+                columns = from_earlier(with_kept(columns, key), key)
+            if KEPT in columns.column_names:
+                self._load_kept(table, columns, key, in_part=in_part)
+                return
             fitted = table.fit(columns, zone, keep=key if self._settings.insert_mode != "insert" else ())
         except pa.ArrowInvalid as error:
             raise RowRefusedError(str(error)) from error
@@ -355,6 +367,27 @@ class TableRows:
             self._target.upsert(table, fitted, key, in_part=in_part)
         elif len(fitted.column_names) > len(key):
             self._target.update(table, fitted, key)
+
+    def _load_kept(self, table: TargetTable, columns: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
+        """Write the last row of each key; columns whose values some rows keep are left alone in these rows.
+
+        Raises:
+            RowRefusedError: upsert, and the table has no row to keep the value of.
+        """
+        columns = columns.take(_last_of_each(columns.select(list(key))))
+        kept = columns[KEPT].to_pylist()
+        zone = self._target.settings.database.zone
+        for names in dict.fromkeys(tuple(each or ()) for each in kept):
+            mine = columns.filter(pa.array([tuple(each or ()) == names for each in kept]))
+            fitted = table.fit(mine.drop_columns([KEPT, *names]), zone, keep=key)
+            if not names and self._settings.insert_mode == "upsert":
+                self._target.upsert(table, fitted, key, in_part=in_part)
+                continue
+            if names and self._settings.insert_mode == "upsert":
+                if self._target.held(table, fitted.select(list(key))) < fitted.num_rows:
+                    raise RowRefusedError(NO_OLD_VALUE.format(names=", ".join(names)) + ".")
+            if len(fitted.column_names) > len(key):
+                self._target.update(table, fitted, key)
 
 
 def _by_topic(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

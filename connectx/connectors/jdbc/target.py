@@ -274,6 +274,10 @@ class Target(ABC):
         """Change rows that exist. Keys differ."""
 
     @abstractmethod
+    def held(self, table: TargetTable, keys: pa.Table) -> int:
+        """How many rows have one of these keys. Keys differ."""
+
+    @abstractmethod
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         """Delete rows by key."""
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.shared.columns import fitted, nullable
+from connectx.connectors.shared.kept import KEPT, KEPT_FIELD, from_earlier, with_kept
 from connectx.connectors.shared.uniting import VALUE, by_shape, columns_of
 from connectx.errors.databases import TableMismatchError
 
@@ -112,7 +113,7 @@ def _changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> pa.Ta
     else:
         before = after = values
         deleted, known = missing, pc.is_valid(missing)
-    columns = _columns_of(after)
+    columns = with_kept(_columns_of(after), upserts.key)
     if upserts.from_record_key:
         keys = _record_key(records["key"], upserts.key, table)
     else:
@@ -131,9 +132,14 @@ def _changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> pa.Ta
 
 
 def last_changes(changes: Sequence[pa.Table], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
-    """The last change of each key, in these columns and `DELETED`, of tables in the order of their records."""
+    """The last change of each key, in these columns and `DELETED`, of tables in the order of their records.
+
+    It has `KEPT` if some keep values that no change before has.
+    """
     wide = nullable(schema).append(pa.field(DELETED, pa.bool_()))  # deletions have no more than a key
-    rows = pa.concat_tables([fitted(table, wide) for table in changes])
+    if any(KEPT in table.column_names for table in changes):
+        wide = wide.append(KEPT_FIELD)
+    rows = from_earlier(pa.concat_tables([fitted(table, wide) for table in changes]), key, DELETED)
     numbered = rows.select(list(key)).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     numbered = numbered.rename_columns([*map(str, range(len(key))), "row"])
     last = numbered.group_by([str(at) for at in range(len(key))], use_threads=False).aggregate([("row", "max")])

@@ -42,6 +42,7 @@ from connectx.connectors.lake.settings import (
     UPSERT_CONFIG,
     tables_config,
 )
+from connectx.connectors.lake.staged_changes import with_old_values
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, widens
@@ -255,7 +256,8 @@ class DeltaLakeTable:
         table = self._prepare(schema)
         version = table.version()
         properties = CommitProperties(app_transactions=self._ends(pending), max_commit_retries=0)
-        changes = Constraints.of(table).written(last_changes([rows for _, rows in pending.rows], schema, key))
+        changes = last_changes([rows for _, rows in pending.rows], schema, key)
+        changes = Constraints.of(table).written(with_old_values(self, changes, key, self.name))
         changes = _required(changes, schema, key)
         assigned = {_quoted(name): f"s.{_quoted(name)}" for name in changes.column_names if name != DELETED}
         with self._errors():
@@ -379,14 +381,15 @@ class DeltaLakeTable:
                 tables.append(fitted(with_values(rows, values, schema), wanted))
         return pa.concat_tables(tables)
 
-    def stored_keys(self, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+    def stored_keys(self, keys: pa.Table, more: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """Keys in the range of these; statistics of integers name the files that may have some."""
         from deltalake import QueryBuilder
 
         assert self._table is not None, "files are staged for a table that exists"
         ends = {name: pc.min_max(keys[name]).as_py() for name in _integers(keys)}
         within = " AND ".join(f"{identifier(name)} BETWEEN {end['min']} AND {end['max']}" for name, end in ends.items())
-        columns = ", ".join(map(identifier, keys.column_names))
+        known = () if self.schema is None else self.schema.names
+        columns = ", ".join(identifier(name) for name in (*keys.column_names, *more) if name in known)
         with self._errors():
             query = QueryBuilder().register("stored", self._table)
             for batch in query.execute(f"SELECT {columns} FROM stored WHERE {within or 'true'}"):

@@ -26,6 +26,7 @@ from connectx.connectors.lake.settings import (
     UPSERT_CONFIG,
     tables_config,
 )
+from connectx.connectors.lake.staged_changes import with_old_values
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.connectors.shared.columns import fitted, normal_type
@@ -179,6 +180,8 @@ class IcebergTable:
             ConflictError: the table has another snapshot by now, or was just created.
         """
         changes = last_changes([rows for _, rows in pending.rows], schema, key)
+        if self._table is not None:
+            changes = with_old_values(self, changes, key, self.name)
         self._commit(pending, schema, partial(write_changes, changes=changes, key=key, file_bytes=self._file_bytes))
 
     def compact(self) -> tuple[int, int]:
@@ -261,12 +264,14 @@ class IcebergTable:
             rows = scan.to_table([FileScanTask(data_file) for data_file in file.entry])
         return fitted(rows, pa.schema([known.field(name) for name in columns]))
 
-    def stored_keys(self, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+    def stored_keys(self, keys: pa.Table, more: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """Keys within the range of these; statistics name the files that may have some."""
         with self._errors():
-            scan = self._existing().scan(row_filter=may_hold(keys), selected_fields=tuple(keys.column_names))
+            table = self._existing()
+            names = [*keys.column_names, *(name for name in more if name in table.schema().column_names)]
+            scan = table.scan(row_filter=may_hold(keys), selected_fields=tuple(names))
             for batch in scan.to_arrow_batch_reader():
-                yield batch.select(keys.column_names)
+                yield batch.select(names)
 
     def remove_staged(self, token: str, kept: Set[str]) -> None:
         """Files in the job's folder on a local disk; elsewhere they stay for the removal of orphan files."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.staging import StagedFile
 from connectx.connectors.shared.columns import fitted
+from connectx.connectors.shared.kept import KEPT, from_table, kept_rows
 from connectx.model.ids import TopicPartition
 
 _CHUNK_ROWS: Final = 1_000_000
@@ -33,8 +34,8 @@ class StagedTable(Protocol):
     def read_staged(self, file: StagedFile, columns: Sequence[str]) -> pa.Table:
         """These columns of what was staged, in the types of the table."""
 
-    def stored_keys(self, keys: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Keys of the state that was read last; those that are out of the range of these may be left out."""
+    def stored_keys(self, keys: pa.Table, more: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+        """Keys of the state that was read last, with more columns; those out of the range of these may be left out."""
 
 
 def divided_changes(changes: pa.Table, schema: pa.Schema, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
@@ -51,6 +52,20 @@ def staged_changes(
     for rows, is_deleted in ((table.read_staged(file, schema.names), False), (file.deleted, True)):
         if rows is not None and rows.num_rows:
             yield file.partition, rows.append_column(DELETED, pa.repeat(is_deleted, rows.num_rows))
+
+
+def with_old_values(table: StagedTable, changes: pa.Table, key: Sequence[str], name: str) -> pa.Table:
+    """The last changes with the values of the table that they keep.
+
+    Raises:
+        TableMismatchError: the table has no row with the key of such a change.
+    """
+    if KEPT not in changes.column_names:
+        return changes
+    keys, names = kept_rows(changes, key)
+    schema = pa.schema([changes.schema.field(column) for column in (*key, *names)])
+    stored = [fitted(pa.Table.from_batches([batch]), schema) for batch in table.stored_keys(keys, names)]
+    return from_table(changes, pa.concat_tables([schema.empty_table(), *stored]), key, name)
 
 
 def check_new(table: StagedTable, files: Sequence[StagedFile], key: Sequence[str]) -> None:

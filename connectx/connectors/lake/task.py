@@ -33,6 +33,7 @@ from connectx.connectors.lake.staged_changes import (
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves, required_nulls
 from connectx.connectors.shared.errors import LakeUnavailableError
+from connectx.connectors.shared.kept import KEPT, KEPT_FIELD
 from connectx.connectors.shared.uniting import columns_of
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
@@ -434,6 +435,8 @@ class LakeTask(SinkTask):
         if not columns.num_rows:
             return schema.empty_table()
         needed, held = self._schemas(schema, columns.schema, table)
+        if KEPT in columns.column_names:
+            raise NotStageableError(f"Records keep values of {table.name}; the worker reads those.")
         if not needed.equals(schema):
             raise NotStageableError(f"The records change the columns of {table.name}; the worker does that.")
         columns, _ = self._fitting(columns, places, held, partition.topic, table)
@@ -555,10 +558,11 @@ class LakeTask(SinkTask):
         if upserts is None:
             schema = evolved(known, found, table.name, evolve=evolve)
             return schema, schema
-        plain = pa.schema([field for field in found if field.name != DELETED])
+        plain = pa.schema([field for field in found if field.name not in (DELETED, KEPT)])
         schema = evolved(known, plain, table.name, evolve=evolve)
         check_keys(schema, upserts.key, table.name)
-        return schema, schema.append(pa.field(DELETED, pa.bool_()))
+        held = schema.append(pa.field(DELETED, pa.bool_()))
+        return schema, held.append(KEPT_FIELD) if KEPT in found.names else held
 
     def _fitting(
         self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: LakeTable
@@ -633,7 +637,15 @@ class LakeTask(SinkTask):
 
 
 def _refused(columns: pa.Table, table: LakeTable) -> Mapping[int, str]:
-    """Numbers of the rows that have no value in a required column or violate a constraint; deletions never do."""
+    """Numbers of the rows that have no value in a required column or violate a constraint.
+
+    Deletions never do, and of rows that keep values this is not known.
+    """
+    if KEPT in columns.column_names:
+        known = pc.invert(pc.fill_null(pc.greater(pc.list_value_length(columns[KEPT]), 0), False))
+        numbers = pc.indices_nonzero(known).to_pylist()
+        whole = columns.drop_columns([KEPT]).take(pa.array(numbers, pa.int64()))
+        return {numbers[row]: cause for row, cause in _refused(whole, table).items()}
     if DELETED not in columns.column_names:
         return {**table.refused(columns), **required_nulls(columns)}
     numbers = pc.indices_nonzero(pc.invert(columns[DELETED])).to_pylist()

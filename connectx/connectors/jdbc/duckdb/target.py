@@ -180,6 +180,15 @@ class DuckTarget(FileConnection, Target):
         self._with_rows(f"UPDATE {table.quoted} AS t SET {changes} FROM {_ROWS} AS s WHERE {same}", rows)
 
     @override
+    def held(self, table: TargetTable, keys: pa.Table) -> int:
+        def count() -> Any:
+            self._connection.register(_ROWS, keys)
+            return self._connection.execute(f"SELECT count(*) FROM {joined}").fetchall()
+
+        joined = f"{table.quoted} AS t JOIN {_ROWS} AS s ON {self._same(table, keys.column_names)}"
+        return int(self._do(count)[0][0])
+
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         same = self._same(table, keys.column_names)
         self._with_rows(f"DELETE FROM {table.quoted} AS t USING {_ROWS} AS s WHERE {same}", keys)

@@ -181,6 +181,12 @@ class MySqlTarget(Target):
             self.execute(f"UPDATE {table.quoted} SET {changes} WHERE {same}")
 
     @override
+    def held(self, table: TargetTable, keys: pa.Table) -> int:
+        listed = ", ".join(map(self.quoted, keys.column_names))
+        sql = f"SELECT count(*) FROM {table.quoted} WHERE ({listed}) IN"
+        return sum(int(count) for values in self._chunks(keys) for ((count,),) in [self.query(f"{sql} ({values})")])
+
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         listed = ", ".join(map(self.quoted, keys.column_names))
         for values in self._chunks(keys):

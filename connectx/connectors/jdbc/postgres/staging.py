@@ -116,6 +116,10 @@ class StagingTarget(PostgresTarget):
         """As in Target, but staged."""
         self._change(table, rows, key, "update")
 
+    def held(self, table: TargetTable, keys: pa.Table) -> int:
+        """Raise NotStageableError: rows may come before these are moved."""
+        raise NotStageableError(f"Records keep values of {table.quoted}; the worker writes them.")
+
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         """As in Target, but staged."""
         done, last = self._last(table, "upsert", keys.column_names)

@@ -147,6 +147,13 @@ class PostgresTarget(Target):
         self.execute(f"UPDATE {table.quoted} t SET {changes} FROM {stage} s WHERE {self._same_key(table, key)}")
 
     @override
+    def held(self, table: TargetTable, keys: pa.Table) -> int:
+        stage = self._stage(table, keys)
+        same = self._same_key(table, keys.column_names)
+        ((count,),) = self.query(f"SELECT count(*) FROM {table.quoted} t JOIN {stage} s ON {same}")
+        return int(count)
+
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         stage = self._stage(table, keys)
         self.execute(f"DELETE FROM {table.quoted} t USING {stage} s WHERE {self._same_key(table, keys.column_names)}")

@@ -108,6 +108,12 @@ class SqliteTarget(FileConnection, Target):
         self._many(f"UPDATE {table.quoted} SET {changes} WHERE {self._same(key)}", rows.select([*others, *key]))
 
     @override
+    def held(self, table: TargetTable, keys: pa.Table) -> int:
+        connection, sql = self._begun(), f"SELECT 1 FROM {table.quoted} WHERE {self._same(keys.column_names)}"
+        values = list(zip(*(_bound(column).to_pylist() for column in keys.columns), strict=True))
+        return self._call(lambda: sum(connection.execute(sql, key).fetchone() is not None for key in values))
+
+    @override
     def delete(self, table: TargetTable, keys: pa.Table) -> None:
         self._many(f"DELETE FROM {table.quoted} WHERE {self._same(keys.column_names)}", keys)
 

@@ -17,6 +17,7 @@ from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
+from connectx.plugins.errors import NotStageableError
 from connectx.plugins.slices import SinkBatch
 from tests.support.json_records import json_batch
 from tests.support.lake import Context, Lake, batch, delta_files, partition, refusal, write
@@ -406,3 +407,62 @@ def test_keys_and_values_without_schemas_have_the_types_of_their_columns(lake: L
     large = decimal.Decimal("12345678901234567891")
     wanted = (large, decimal.Decimal("1250.00"), datetime.date(2024, 5, 6))
     assert wanted in tables.sql("SELECT id, price, day FROM lake")
+
+
+LONG = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("short", pa.string()),
+        ("long", pa.string()),
+        ("raw", pa.binary()),
+        ("tags", pa.list_(pa.int32())),
+    ]
+)
+MARK = "__debezium_unavailable_value"
+FULL = {"short": "a", "long": "x" * 9, "raw": b"\x01", "tags": [1, 2]}
+KEPT = {"long": MARK, "raw": MARK.encode(), "tags": [*MARK.encode()]}
+
+
+@pytest.mark.parametrize("envelope", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_value_that_the_source_did_not_change_is_kept(
+    lake: Lake, tables: Tables, envelope: bool, together: bool
+) -> None:
+    row: dict[str, Any] = {"id": 1, **FULL}
+    changes = [
+        row,
+        {"id": 2, **FULL},
+        {**row, "short": "b", **KEPT},
+        {**row, "long": "new", "raw": None, "tags": KEPT["tags"]},
+    ]
+    changes += [{**row, "short": "c", **KEPT}]
+    settings, kind, values = BY_VALUE, LONG, changes
+    if envelope:
+        settings, kind = DEBEZIUM, pa.struct([("before", LONG), ("after", LONG), ("op", pa.string())])
+        values = [{"op": "u", "after": change} for change in changes]
+    task = lake.opened(P0, **settings)
+    batches = [batch(at, [value], kind) for at, value in enumerate(values)]
+    for group in [batches] if together else [[one] for one in batches]:
+        write(task, *group)
+    assert tables.sql("SELECT short, long, raw, tags FROM lake ORDER BY id") == [
+        ("c", "new", None, [1, 2]),
+        ("a", "x" * 9, b"\x01", [1, 2]),
+    ]
+
+
+def test_a_value_that_no_row_has_is_refused_with_the_setting_of_the_source(lake: Lake) -> None:
+    task = lake.opened(P0, **BY_VALUE)
+    write(task, batch(0, [{"id": 1, **FULL}], LONG))
+    task.put(batch(1, [{"id": 2, "short": "b", **KEPT}], LONG))
+    with pytest.raises(TableMismatchError, match="REPLICA IDENTITY FULL"):
+        task.flush()
+
+
+def test_rows_with_values_to_keep_are_not_staged(lake: Lake, tables: Tables) -> None:
+    task = lake.opened(P0, **BY_VALUE)
+    write(task, batch(0, [{"id": 1, **FULL}], LONG))
+    staged = lake.task(**BY_VALUE).stage(
+        task.plan("job", P0.topic), "job", iter([batch(1, [{"id": 1, "short": "b", **KEPT}], LONG)])
+    )
+    with pytest.raises(NotStageableError, match="keep values"):
+        list(staged)
