@@ -383,9 +383,9 @@ class TableRows:
             if not names and self._settings.insert_mode == "upsert":
                 self._target.upsert(table, fitted, key, in_part=in_part)
                 continue
-            if names and self._settings.insert_mode == "upsert":
-                if self._target.held(table, fitted.select(list(key))) < fitted.num_rows:
-                    raise RowRefusedError(NO_OLD_VALUE.format(names=", ".join(names)) + ".")
+            may_add = self._settings.insert_mode == "upsert"
+            if may_add and self._target.held(table, fitted.select(list(key))) < fitted.num_rows:
+                raise RowRefusedError(f"{NO_OLD_VALUE.format(names=', '.join(names))}.")
             if len(fitted.column_names) > len(key):
                 self._target.update(table, fitted, key)
 
