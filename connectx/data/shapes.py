@@ -8,7 +8,7 @@ columns first and unites its results. Null has no type: it is in the child of so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -48,8 +48,7 @@ def united(parts: Iterable[Part]) -> pa.Array:
     """One array of all parts in the order of rows: a union if their types differ."""
     by_type: dict[bytes, list[Part]] = {}
     empty: list[Part] = []
-    flat = [(rows[inner], part) for rows, values in parts for inner, part in parts_of(values)]
-    for rows, values in flat:
+    for rows, values in _flat(parts):
         if values.null_count == len(values):
             empty.append((rows, values))
         else:
@@ -97,6 +96,15 @@ def divided(table: pa.Table) -> list[tuple[Any, pa.Table]]:
     return made
 
 
+def _flat(parts: Iterable[Part]) -> Iterator[Part]:
+    """Parts of one type each."""
+    for rows, values in parts:
+        if is_united(values.type):
+            yield from ((rows[inner], part) for inner, part in parts_of(values))
+        else:
+            yield rows, values
+
+
 def _key(kind: pa.DataType) -> bytes:
     """Equal for types with the same fields and the same metadata of fields."""
     return bytes(pa.schema([pa.field("", kind)]).serialize())
@@ -104,8 +112,10 @@ def _key(kind: pa.DataType) -> bytes:
 
 def _joined(parts: Sequence[Part]) -> Part:
     """Parts of one type as one, in the order of rows."""
-    rows = np.concatenate([rows for rows, _ in parts])
-    values = pa.concat_arrays([values for _, values in parts])
+    rows, values = parts[0]
+    if len(parts) > 1:
+        rows = np.concatenate([rows for rows, _ in parts])
+        values = pa.concat_arrays([values for _, values in parts])
     if (np.diff(rows) >= 0).all():
         return rows, values
     order = np.argsort(rows)

@@ -1,8 +1,9 @@
 """JSON without schemas, each document with the type that it has alone, as Kafka Connect's JsonConverter reads it.
 
-Fields are those of the document, in its order; null is a value of any type. Whole numbers are int64, longer ones
-decimals without a scale, others double; text stays text. Documents that a pattern of one shape fits are read by Arrow's
-parser, which needs no more than that pattern's type. The others, which are few or of many shapes, are read one by one.
+Fields are those of the document, in its order; null is a value of any type. Whole numbers are int64, longer ones are
+decimals without a scale, others double; text stays text. Arrow's parser reads documents of one shape. Names in the text
+show which ones have the fields of a shape, and the parser refuses other types. Then a regular expression finds those of
+the shape. Few documents, or those of rare shapes, are read one by one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
+from connectx.data.json.key_places import KeyPlaces
 from connectx.data.json.reader import parse
 from connectx.data.json.strict import RefusedDocumentError, text_of
 from connectx.data.shapes import Part, united
@@ -29,7 +32,7 @@ Shape: TypeAlias = Any
 
 _LIST: Final = "["
 _OBJECT: Final = "{"
-_FEW: Final = 64
+_FEW: Final = 32
 """Documents that are read one by one, because a pattern would cost more."""
 _SAMPLE: Final = 16
 _LEAST_SHARE: Final = 64
@@ -55,18 +58,20 @@ _TOKENS: Final = {
 def read_documents(records: pa.Array) -> Decoded:
     """Documents by their shapes; a JSON null is no value, and each document that cannot be read has an error."""
     rows = pc.indices_nonzero(records.is_valid()).to_numpy()
-    documents = records.drop_null()
+    documents = records.drop_null() if records.null_count else records
     parts: list[Part] = []
-    shares = len(documents) > _FEW
-    while len(documents) > _FEW and shares:
-        found = _of_one_shape(documents)
-        fits = np.zeros(len(documents), bool) if found is None else found[0]
-        if found is not None:
-            parts.append((rows[fits], found[1]))
-        shares = fits.sum() * _LEAST_SHARE >= len(documents)
-        rows, documents = rows[~fits], documents.filter(pa.array(~fits)) if fits.any() else documents
-    more, errors = _one_by_one(rows.tolist(), documents.to_pylist())
-    parts += [*more, (np.flatnonzero(records.is_null().to_numpy(zero_copy_only=False)), pa.nulls(records.null_count))]
+    left = np.arange(len(documents))
+    keys = KeyPlaces(documents) if len(documents) > _FEW else None
+    while keys is not None and len(left) > _FEW:
+        fits, values = _of_one_shape(documents, left, keys)
+        if len(fits) * _LEAST_SHARE < len(left):
+            break
+        parts.append((rows[fits], values))
+        left = left[~np.isin(left, fits, assume_unique=True)] if len(fits) < len(left) else left[:0]
+    more, errors = _one_by_one(rows[left].tolist(), documents.take(pa.array(left)).to_pylist() if len(left) else [])
+    parts += more
+    if records.null_count:
+        parts.append((pc.indices_nonzero(records.is_null()).to_numpy(), pa.nulls(records.null_count)))
     messages = pa.nulls(len(records), pa.string())
     if errors:
         parts.append((np.array(list(errors)), pa.nulls(len(errors))))
@@ -74,26 +79,62 @@ def read_documents(records: pa.Array) -> Decoded:
     return Decoded(united(parts), messages)
 
 
-def _of_one_shape(documents: pa.Array) -> tuple[Any, pa.Array] | None:
-    """Which documents have the shape of one of the first, and their values; None where no pattern is found."""
+def _of_one_shape(documents: pa.Array, left: Any, keys: KeyPlaces) -> tuple[Any, pa.Array]:
+    """Which of the documents that are left have the shape of one of the first, and their values."""
     shape: Shape = None
-    for document in documents[:_SAMPLE].to_pylist():
-        try:
+    for document in documents.take(pa.array(left[:_SAMPLE])).to_pylist():
+        with suppress(_ShapesDifferError, RefusedDocumentError, RecursionError):
             shape = _merged(shape, _shape_of(_exact(document)))
-        except _ShapesDifferError:
-            continue
-        except (RefusedDocumentError, RecursionError):
-            continue
+    kind = _type_of(shape)
+    names = _names_in_order(shape)
+    found = left if names is None else keys.with_names(names, left)
+    some = documents if len(found) == len(documents) else documents.take(pa.array(found))
+    values = parse(some, kind) if names and len(found) else None
+    if values is not None and values.type == kind:
+        if (exact := _are_exact(values)).all():
+            return found, values
+        return found[exact], values.filter(pa.array(exact))
     pattern = _pattern(shape)
-    if shape is None or pattern is None:
-        return None
+    if shape is None or pattern is None or not len(some):
+        return found[:0], pa.nulls(0)
     try:
-        fits = pc.match_substring_regex(documents, f"^{_SPACE}(?:{pattern}){_SPACE}$")
+        mask = pc.match_substring_regex(some, f"^{_SPACE}(?:{pattern}){_SPACE}$").to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
-        return None  # the pattern is too long
-    mask = fits.to_numpy(zero_copy_only=False)
-    values = parse(documents if mask.all() else documents.filter(fits), _type_of(shape), checked=True)
-    return None if values is None or not len(values) else (mask, values)
+        return found[:0], pa.nulls(0)  # the pattern is too long
+    values = parse(some.filter(pa.array(mask)), kind, checked=True) if mask.any() else None
+    return (found[:0], pa.nulls(0)) if values is None else (found[mask], values)
+
+
+def _are_exact(values: pa.Array) -> Any:
+    """False where a fraction may have been written as a whole number, which the parser takes for one."""
+    kind = values.type
+    exact = np.ones(len(values), bool)
+    if pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            exact &= _are_exact(values.field(index))
+    elif pa.types.is_list(kind):
+        elements = _are_exact(values.flatten())
+        if not elements.all():
+            exact[pc.list_parent_indices(values).to_numpy()[~elements]] = False
+    elif pa.types.is_floating(kind):
+        numbers = values.to_numpy(zero_copy_only=False)
+        exact = np.trunc(numbers) != numbers  # NaN of null differs, too
+    return exact
+
+
+def _names_in_order(shape: Shape) -> tuple[str, ...] | None:
+    """Names of all fields in the order of a document's text; None where lists hold objects, or there are none."""
+    if not isinstance(shape, tuple):
+        return ()
+    if shape[0] == _LIST:
+        return None if any(_names_in_order(inner) != () for inner in shape[1:]) else ()
+    names: list[str] = []
+    for name, inner in shape[1:]:
+        within = _names_in_order(inner)
+        if within is None:
+            return None
+        names += [name, *within]
+    return tuple(names)
 
 
 def _one_by_one(rows: Sequence[int], documents: Sequence[bytes]) -> tuple[list[Part], dict[int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -78,6 +79,32 @@ def test_a_document_among_many_of_one_shape_is_read_as_alone(document: bytes, va
     assert set(errors) == {None}
 
 
+LIKE = {
+    "the same": '{"id":1,"before":{"id":2,"note":"x"},"after":{"id":3,"note":null},"price":1.5}',
+    "a whole number": '{"id":1,"before":{"id":2,"note":"x"},"after":{"id":3,"note":null},"price":2}',
+    "null": '{"id":1,"before":null,"after":{"id":3,"note":null},"price":null}',
+    "missing": '{"id":1,"before":{"id":2},"after":{"id":3,"note":null},"price":1.5}',
+    "missing for another": '{"id":1,"before":{"note":"x"},"after":{"id":3,"note":null},"price":1.5}',
+    "another order": '{"id":1,"after":{"id":3,"note":null},"before":{"id":2,"note":"x"},"price":1.5}',
+    "another order within": '{"id":1,"before":{"note":"x","id":2},"after":{"id":3,"note":null},"price":1.5}',
+    "one more": '{"id":1,"before":{"id":2,"note":"x"},"after":{"id":3,"note":null,"z":1},"price":1.5}',
+    "spaces": '{ "id" : 1, "before": {"id": 2, "note":"x"}, "after" :{"id":3,"note":null},"price":1.5 }',
+    "a text like a field": (
+        '{"id":1,"before":{"id":2,"note":"\\"note\\":"},"after":{"id":3,"z":"\\"note\\":"},"price":1.5}'
+    ),
+}
+
+
+@pytest.mark.parametrize("likes", [["the same"], list(LIKE)])
+def test_documents_that_nearly_have_the_shape_of_the_others_keep_their_own(likes: list[str]) -> None:
+    order = random.Random(7)
+    texts = [LIKE[order.choice(likes)] for _ in range(400)]
+    texts[100:100] = LIKE.values()
+    values, errors = read(*map(str.encode, texts))
+    assert exactly(values) == exactly([json.loads(text) for text in texts])
+    assert set(errors) == {None}
+
+
 REFUSED = {
     "no end": b'{"a":',
     "two documents": b'{"a":1}{"a":1}',
@@ -130,7 +157,7 @@ def test_a_list_may_begin_with_nulls(text: str) -> None:
     assert read(*documents)[0] == [json.loads(document) for document in documents]
 
 
-NAMES = st.sampled_from(["a", "b", "ü", 'q"', "\\", "x.y", ""])
+NAMES = st.sampled_from(["a", "b", "ü", 'q"', "\\", "x.y", "", "b_address", "billing_address", "shipping_address"])
 SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(-1e9, 1e9) | st.text(max_size=3)
 VALUES = st.recursive(
     SCALARS,
