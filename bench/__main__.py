@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from bench import avro_peer, bulk, cdc, cdc_peer, cluster, conversion, databases, flows, lake, peer, processes, scale
+from bench import (
+    avro_peer,
+    bulk,
+    cdc,
+    cdc_peer,
+    cluster,
+    conversion,
+    databases,
+    flows,
+    lake,
+    peer,
+    processes,
+    scale,
+    shapes,
+)
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -30,6 +44,7 @@ def main(
         "memory": cluster.measure_memory,
         "idle": lambda: cluster.measure_idle(20),
         "json": conversion.measure_json,
+        "shapes": shapes.measure_shapes,
         "avro": conversion.measure_avro,
         "json_schema": conversion.measure_json_schema,
         "protobuf": conversion.measure_protobuf,

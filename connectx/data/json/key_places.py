@@ -1,4 +1,4 @@
-"""Where documents have the names of their fields: found in the bytes of a whole column at once."""
+"""Where documents have the names of their fields: found in the bytes of a whole column."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KeyPlaces:
     def with_names(self, names: Sequence[str], rows: Any) -> Any:
         """Those of the rows whose documents have exactly these names, in this order, as far as their ends show.
 
-        Rows are left out where that cannot be told: names with escapes, spaces before colons.
+        Rows of which that is unknown are left out: names with escapes, spaces before colons.
         """
         ends = [f'"{name}"'.encode()[-_WIDTH:] for name in names if json.dumps(name, ensure_ascii=False)[1:-1] == name]
         if not ends or len(ends) < len(names) or len(set(ends)) < len(set(names)):
