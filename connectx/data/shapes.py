@@ -80,19 +80,16 @@ def divided(table: pa.Table) -> list[tuple[Any, pa.Table]]:
         for number, (rows, _) in enumerate(pieces[name]):
             codes[rows] += number
             places[name][rows] = np.arange(len(rows))
-    rest = table.drop_columns(mixed)
     order = np.argsort(codes, kind="stable")
     made = []
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-        columns, code = {}, int(codes[rows[0]])
+        code, found = int(codes[rows[0]]), {}
         for name in reversed(mixed):
             code, number = divmod(code, len(pieces[name]))
-            columns[name] = pieces[name][number][1].take(pa.array(places[name][rows]))
-        part = rest.take(pa.array(rows))
-        for name, values in columns.items():
-            at = table.column_names.index(name)
-            part = part.append_column(table.schema.field(at).with_type(values.type), values)
-        made.append((rows, part.select(table.column_names)))
+            found[name] = pieces[name][number][1].take(pa.array(places[name][rows]))
+        columns = [found[name] if name in found else table[name].take(pa.array(rows)) for name in table.column_names]
+        fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
+        made.append((rows, pa.table(columns, pa.schema(fields))))
     return made
 
 
