@@ -28,14 +28,30 @@ _SIGNS: Mapping[str, str] = {  # of Kafka Connect's states, and of LOST
     "DESTROYED": "·",
     "LOST": "◌",
 }
+_SECRET_WORD: Final = (
+    r"pass(?:word|wd|phrase|code)|(?<![a-z])(?:pass|pwd|pw|sig)(?![a-z])|secret|token|credentials?"
+    r"|(?:api|account|access|sas|private|signing|encryption)[._ -]?key(?![._-]?id)|signature|connection[._-]?string"
+)
 _SECRET: Final = re.compile(
-    r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase"
-    r"|connection[._-]string|(api|account|access|sas)[._-]?key(?![._-]?id)"
+    rf"{_SECRET_WORD}|jaas|keystore[._-]?key|user[._-]?info|authorization|cookie", re.IGNORECASE
 )
-_URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
-_URL_QUERY_PASSWORD: Final = re.compile(
-    r"([?&;](?:(?:ssl)?password|api[._-]?key|(?:access[._-]?)?token|sig|x-amz-signature)=)[^&;\s'\"]+", re.IGNORECASE
+"""Names of settings whose values are secrets, as far as names show it."""
+
+_NAMED: Final = re.compile(
+    rf"""((?:{_SECRET_WORD})["']?\s?(?:=>?|(?<=["']):)\s?)"""
+    r"""(?!\$\{[^{}]*\}(?:[\s&;,"']|$))("(?:[^"\\]|\\.)*(?:"|$)|'(?:[^'\\]|\\.|'')*(?:'|$)|[^\s&;,"']+)""",
+    re.IGNORECASE | re.DOTALL,
 )
+"""`password=x` of URLs, libpq, JAAS and Java, `"password": "x"` of JSON and Python; placeholders stay."""
+
+_HEADER: Final = re.compile(
+    r"""(authorization["']?\s?[:=]\s?["']?(?:(?:basic|bearer|digest|negotiate|aws4-hmac-sha256)\s)?"""
+    r"""|(?<![\w-])bearer\s(?=[\w.~+/=-]*\d))[^\s"',]+""",
+    re.IGNORECASE,
+)
+_PRIVATE_KEY: Final = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL)
+_WORD: Final = re.compile(r"[^\s\"'<>]*")
+_PORT: Final = re.compile(r"\d{1,5}(?:[/?#,]|$)")
 HIDDEN: Final = "[hidden]"
 """What is shown in the place of a secret."""
 
@@ -119,7 +135,7 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 
     def shown(name: str, value: Any) -> Any:
         is_headers = name == "headers" and isinstance(value, str)  # HttpSink's; those of records are no text
-        if value and (is_headers or _SECRET.search(name.lower())):
+        if value and (is_headers or _SECRET.search(name)):
             return HIDDEN
         return masked_text(value) if isinstance(value, str) else value
 
@@ -127,8 +143,28 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def masked_text(text: str) -> str:
-    """Text, such as a trace, with the passwords that stand in URLs `[hidden]`."""
-    return _URL_QUERY_PASSWORD.sub(r"\1[hidden]", _URL_PASSWORD.sub(r"\1[hidden]@", text))
+    """Text, such as a trace, with secrets `[hidden]`: in URLs, after their names, in headers, and private keys as PEM.
+
+    Takes time in proportion to the text, whatever it is.
+    """
+    if "=" not in text and ":" not in text and " " not in text:
+        return text
+    shown = _NAMED.sub(rf"\1{HIDDEN}", _without_logins(text))
+    return _PRIVATE_KEY.sub(rf"\1{HIDDEN}", _HEADER.sub(rf"\1{HIDDEN}", shown))
+
+
+def _without_logins(text: str) -> str:
+    """Text without the passwords of `scheme://user:password@host`, which may have an @ themselves."""
+    first, *rest = text.split("://")
+    for at, part in enumerate(rest):
+        found = _WORD.match(part)
+        word = found.group() if found is not None else ""
+        before_query = word.partition("?")[0]
+        end = (before_query if "@" in before_query else word).rfind("@")
+        begin = word.find(":")
+        if 0 <= begin < end and not _PORT.match(word[begin + 1 :]):
+            rest[at] = f"{part[: begin + 1]}{HIDDEN}{part[end:]}"
+    return "://".join([first, *rest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,5 +275,5 @@ def gist(trace: str, limit: int = 200) -> str:
     lines = [line for line in trace.splitlines() if line.strip()]
     if lines and lines[0].startswith("Traceback"):
         lines = [line for line in lines if not line[0].isspace() and ": " in line][-1:] or lines[-1:]
-    line = lines[0].strip() if lines else ""
+    line = masked_text(lines[0].strip()) if lines else ""  # before it is cut: half a URL is not recognised
     return (line if len(line) <= limit else f"{line[: limit - 1]}…").rstrip(".")

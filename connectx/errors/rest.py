@@ -27,6 +27,12 @@ class RestAuthError(ConnectxError):
     """The logins of REST cannot be read. The message names the file and never its content."""
 
 
+class NoLoginError(RestAuthError):
+    """A file of logins has none, or cannot be read."""
+
+    code = "rest_no_login"
+
+
 class RestTlsError(ConnectxError):
     """A certificate or key of REST's listeners cannot be used."""
 

@@ -27,6 +27,7 @@ from connectx.history.codec import VersionError, event_from_json, event_to_json,
 from connectx.model.clock import Clock
 from connectx.model.decoding import reason_of
 from connectx.model.events import Event, EventKind, Transition
+from connectx.owned_files import owned_file
 from connectx.protocol import compact_json
 from connectx.views import Form, Listed, Shown
 
@@ -180,10 +181,10 @@ class EventLog:
         return Rebalances.of(self.since(0), since)
 
     def to_jsonl(self, path: str | Path) -> Path:
-        """Write the kept events to a file, one JSON object per line. Raises EventLogError when it cannot."""
+        """Write the kept events to a file of its owner, one JSON object per line. Raises EventLogError if it cannot."""
         target = Path(path)
         try:
-            with target.open("w", encoding="utf-8") as file:
+            with owned_file(target) as file:
                 file.writelines(f"{event_to_json(event)}\n" for event in self.since(0))
         except OSError as error:
             raise EventLogError(

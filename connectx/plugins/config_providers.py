@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -78,14 +78,35 @@ class DirectoryConfigProvider(ConfigProvider):
     java_class = f"{_PACKAGE}DirectoryConfigProvider"
 
     def values(self, path: str) -> Mapping[str, str]:
-        """Regular files that can be read as text."""
-        if not path or not _is_allowed(self, path):
-            return {}
+        """Its regular files, each of which is read when it is named."""
+        return _Files(Path(path)) if path and _is_allowed(self, path) else {}
+
+
+class _Files(Mapping[str, str]):
+    """The texts of a folder's files by their names."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._names():
+            raise KeyError(name)
         try:
-            files = [file for file in sorted(Path(path).iterdir()) if file.is_file()]
-            return {file.name: file.read_text(encoding="utf-8") for file in files}
+            return (self._folder / name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigProviderError(f"Could not read the folder {path}: {error}.") from error
+            raise ConfigProviderError(f"Could not read the file {self._folder / name}: {error}.") from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(file.name for file in self._folder.iterdir() if file.is_file())
+        except OSError as error:
+            raise ConfigProviderError(f"Could not read the folder {self._folder}: {error}.") from error
 
 
 class EnvVarConfigProvider(ConfigProvider):

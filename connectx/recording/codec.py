@@ -89,7 +89,7 @@ class Codec:
         if value is None or cls is int or cls is bool or cls is float:
             return value
         if cls is str:
-            return masked_text(value) if mask is not None and ("@" in value or "=" in value) else value
+            return value if mask is None else masked_text(value)
         if isinstance(value, Enum):
             return {_CLASS: _name_of(cls), "value": value.value}
         if isinstance(value, tuple):

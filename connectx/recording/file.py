@@ -6,14 +6,14 @@ The format has a version. It holds no code: reading a file makes values of the c
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from connectx.errors.history import RecordingError
 from connectx.model.decoding import reason_of
+from connectx.owned_files import owned_file
 from connectx.protocol import compact_json
 from connectx.values import Value
 from connectx.views import Form, Shown, masked_text
@@ -113,7 +113,7 @@ def write_recordings(path: Path, recordings: Iterable[Recording]) -> Path:
         RecordingError: the file cannot be written.
     """
     try:
-        with open_owned(path) as file:
+        with owned_file(path) as file:
             for recording in recordings:
                 file.writelines(f"{line}\n" for line in recording.lines())
     except OSError as error:
@@ -122,19 +122,6 @@ def write_recordings(path: Path, recordings: Iterable[Recording]) -> Path:
             next_step="Name a file in a folder that you may write to.",
         ) from error
     return path
-
-
-def open_owned(path: Path) -> IO[str]:
-    """Open a file to write ASCII text that only its owner can read, also if the file exists; OSError if it cannot."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    file = open(descriptor, "w", encoding="ascii")  # noqa: SIM115 - the caller closes it
-    try:
-        os.fchmod(descriptor, 0o600)  # before anything is written
-        file.truncate(0)
-    except OSError:
-        file.close()
-        raise
-    return file
 
 
 def read_recordings(path: Path) -> tuple[Recording, ...]:

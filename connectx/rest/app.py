@@ -76,22 +76,25 @@ def _route(path: str, endpoints: Mapping[str, Endpoint]) -> Route:
 
 
 def _endpoint(operation: Operation[Any], backend: Backend) -> Endpoint:
-    """The endpoint of an operation, with its failures turned into responses."""
+    """The endpoint of an operation, with its failures turned into responses that show no secret."""
+
+    def refused(status: int, why: object) -> Response:
+        return error_response(status, backend.services.masked(str(why)))
 
     async def endpoint(request: Request) -> Response:
         try:
             return await _respond(operation, Call(backend, request))
         except RestError as error:
-            return error_response(error.status, str(error))
+            return refused(error.status, error)
         except WorkerStoppedError as error:  # 503, not 500: other workers may ask again
-            return error_response(503, str(error))
+            return refused(503, error)
         except ConnectxError as error:
-            return error_response(500, str(error))
+            return refused(500, error)
         except ClientDisconnect:
             return error_response(400, "The client went away before its request was complete")
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.scope["path"])
-            return error_response(500, f"{type(error).__name__}: {error}")
+            return refused(500, f"{type(error).__name__}: {error}")
 
     return endpoint
 

@@ -1,7 +1,8 @@
 """Logins of a worker's REST API, from files: `rest.auth.basic.file`, `rest.auth.bearer.file`.
 
 Decides which Authorization headers are known. Files are read again when they change, so that a password can be
-replaced while the worker runs. Compares in constant time; nothing of a login is ever logged or shown.
+replaced or revoked while the worker runs: the logins of a file that is removed or emptied are no longer valid, and
+those of one with a wrong line stay. Compares in constant time; nothing of a login is ever logged or shown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from connectx.errors.rest import RestAuthError
+from connectx.errors.rest import NoLoginError, RestAuthError
 from connectx.model.worker_config import WorkerConfig
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Credentials:
         self._files = {scheme: Path(name) for scheme, name in (("Basic", basic_file), ("Bearer", bearer_file)) if name}
         self._reading = threading.Lock()
         self._stamps = self._file_stamps()
-        self._headers = [header for scheme, path in self._files.items() for header in _headers(scheme, path)]
+        self._of_files = {scheme: _headers(scheme, path) for scheme, path in self._files.items()}
 
     @classmethod
     def of(cls, config: WorkerConfig) -> Credentials | None:
@@ -56,9 +57,9 @@ class Credentials:
 
     @property
     def own(self) -> str:
-        """What clients of this worker's cluster show: the first login."""
+        """What clients of this worker's cluster show: the first login; empty when all are revoked."""
         self._read_again()
-        return self._headers[0].decode()
+        return self._headers[0].decode() if self._headers else ""
 
     def accept(self, authorization: str | None) -> bool:
         """True when a request has a login of the files; takes as long for one that is nearly right."""
@@ -68,19 +69,27 @@ class Credentials:
         known = [hmac.compare_digest(shown, hashlib.sha256(header).digest()) for header in self._headers]
         return any(known)
 
-    def _file_stamps(self) -> list[tuple[int, int]]:
-        found = [os.stat(path) for path in self._files.values() if path.exists()]
-        return [(stat.st_mtime_ns, stat.st_size) for stat in found]
+    @property
+    def _headers(self) -> list[bytes]:
+        return [header for headers in self._of_files.values() for header in headers]
+
+    def _file_stamps(self) -> list[tuple[int, ...] | None]:
+        found = (os.stat(path) if path.exists() else None for path in self._files.values())
+        return [stat and (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size) for stat in found]
 
     def _read_again(self) -> None:
         with self._reading:
             if (stamps := self._file_stamps()) == self._stamps:
                 return
             self._stamps = stamps
-            try:
-                self._headers = [header for scheme, path in self._files.items() for header in _headers(scheme, path)]
-            except RestAuthError as error:
-                logger.error("%s The logins that were read before stay in force.", error)
+            for scheme, path in self._files.items():
+                try:
+                    self._of_files[scheme] = _headers(scheme, path)
+                except NoLoginError as error:
+                    self._of_files[scheme] = []
+                    logger.error("%s The logins that were read before are revoked.", error.message)
+                except RestAuthError as error:
+                    logger.error("%s The logins that were read before stay in force.", error)
 
 
 def _headers(scheme: str, path: Path) -> list[bytes]:
@@ -89,7 +98,7 @@ def _headers(scheme: str, path: Path) -> list[bytes]:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise RestAuthError(
+        raise NoLoginError(
             f"{key}={path} cannot be read: {type(error).__name__}.", next_step="Check the path and who may read it."
         ) from None  # the cause may quote the file
     logins = [line for line in lines if line and not line.startswith("#")]
@@ -98,5 +107,5 @@ def _headers(scheme: str, path: Path) -> list[bytes]:
             raise RestAuthError(f"{key}={path} has no user:password in line {wrong[0]}.", next_step="Correct the line.")
         logins = [base64.b64encode(login.encode()).decode() for login in logins]
     if not logins:
-        raise RestAuthError(f"{key}={path} has no login.", next_step="Add a line, or remove the setting.")
+        raise NoLoginError(f"{key}={path} has no login.", next_step="Add a line, or remove the setting.")
     return [f"{scheme} {login}".encode() for login in logins]

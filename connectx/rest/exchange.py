@@ -51,7 +51,8 @@ class Login(httpx.Auth):
         self._credentials = credentials
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["authorization"] = self._credentials.own
+        if own := self._credentials.own:
+            request.headers["authorization"] = own
         yield request
 
 

@@ -24,13 +24,16 @@ Ask = Callable[[Verb], "Future[Reply]"]
 class Services(Protocol):
     """Information of a worker outside of its core.
 
-    All but `ready` and `stage` may block: REST calls them on its own threads, several at a time. A
+    All but `masked`, `ready` and `stage` may block: REST calls them on its own threads, several at a time. A
     failure is a `RestError` with its HTTP status; any other error is a 500 with its message.
     """
 
     @property
     def loggers(self) -> WorkerLoggers:
         """Levels of loggers."""
+
+    def masked(self, text: str) -> str:
+        """Text without secrets. Never blocks."""
 
     def ready(self) -> bool:
         """True when start-up has ended (KIP-1017). Never blocks."""

@@ -6,11 +6,9 @@ the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and
 
 from __future__ import annotations
 
-import functools
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from connectx.core.replies import Expanded
 from connectx.errors.base import ConnectxError
@@ -38,35 +36,9 @@ from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
 from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.services import API_VERSION
 from connectx.runtime.metrics import WorkerMetrics
-from connectx.runtime.tasks.connector_host import trace_of
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _LEAVE_S = 5.0
 _LOOK_S = 0.1
-
-_log = logging.getLogger(__name__)
-
-
-def _masking(
-    method: Callable[Concatenate[RestServices, P], T],
-) -> Callable[Concatenate[RestServices, P], T]:
-    """A method that uses a resolved configuration, whose failures do not show values of placeholders."""
-
-    @functools.wraps(method)
-    def call(self: RestServices, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        masked = self._providers.masked
-        try:
-            return method(self, *args, **kwargs)
-        except ConnectxError as error:
-            status = error.status if isinstance(error, RestError) else 500
-            raise RestError(masked(error.message), status=status, next_step=masked(error.next_step)) from None
-        except Exception as error:
-            _log.error("a request about offsets failed\n%s", trace_of(error))
-            raise RestError(masked(f"{type(error).__name__}: {error}"), status=500) from None
-
-    return call
 
 
 class RestServices:
@@ -85,6 +57,7 @@ class RestServices:
         self._metrics = metrics
         self.loggers = loggers
         self._providers = providers
+        self.masked = providers.masked
         self._config = config
         self._clients = clients
         self._plugins = plugins
@@ -133,16 +106,15 @@ class RestServices:
         try:
             found = validate_connector(self._plugins, self._providers.resolve(config), self._config)
         except (ConfigError, ConfigProviderError, PluginNotFoundError) as error:
-            raise RestError(self._providers.masked(str(error)), status=400) from error
+            raise RestError(str(error), status=400) from error
         for info in found["configs"]:
             value = info["value"]
-            value["errors"] = [self._providers.masked(problem) for problem in value["errors"]]
+            value["errors"] = [self.masked(problem) for problem in value["errors"]]
             given = config.get(value["name"])
             if given is not None and PLACEHOLDER.search(given) is not None:
                 value["value"] = given
         return found
 
-    @_masking
     def read_offsets(
         self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
     ) -> list[CommittedOffset]:
@@ -160,7 +132,6 @@ class RestServices:
             for where, offset in self._admin.group_offsets(group).items()
         ]
 
-    @_masking
     def alter_offsets(
         self, connector: str, kind: ConnectorType, config: Mapping[str, str | None], offsets: Sequence[NewOffset]
     ) -> str:
@@ -183,7 +154,6 @@ class RestServices:
         self._record(Transition(OffsetsAltered(altered), connector))
         return "The offsets for this connector have been altered successfully"
 
-    @_masking
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:

@@ -20,6 +20,9 @@ from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
 from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.server import RestServer
 
+SECRET = "s3cret of the worker"
+"""What the worker's masker hides."""
+
 Answer = Reply | Callable[[Verb], Reply] | None
 
 
@@ -57,6 +60,9 @@ class Beside:
     problems: list[str] = field(default_factory=list)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     loggers: WorkerLoggers = field(default_factory=WorkerLoggers)
+
+    def masked(self, text: str) -> str:
+        return text.replace(SECRET, "[hidden]")
 
     def ready(self) -> bool:
         return self.is_ready

@@ -17,9 +17,7 @@ that no row is read twice or lost: STOPPED, then its offsets, then its target st
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +33,7 @@ from connectx.errors.transfer import BackupFileError
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
 from connectx.model.states import State
+from connectx.owned_files import owned_file
 from connectx.plugins.config_providers import PLACEHOLDER
 from connectx.rest.client import RestClient
 from connectx.values import Value
@@ -118,16 +117,8 @@ class Backup(Value):
         # The order of keys is kept: it matters in the partitions of source offsets (Kafka Connect compares bytes).
         text = json.dumps({**head, "connectors": [asdict(one) for one in self.connectors]}, indent=2)
         try:
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(temporary).replace(target)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            with owned_file(target) as file:
+                file.write(text + "\n")
         except OSError as error:
             raise BackupFileError(
                 f"The export cannot be written to {target}: {error}.",

@@ -15,6 +15,7 @@ from connectx.history.sentences.stories import stories
 from connectx.history.sequences import REBALANCE_COLUMNS, Rebalances
 from connectx.history.wording import duration
 from connectx.model.events import Event
+from connectx.owned_files import owned_file
 from connectx.values import Value
 
 _STYLE = """
@@ -120,10 +121,11 @@ def write_report(
 
 
 def save_page(page: str, path: str | Path) -> Path:
-    """Write a page to a file. Raises EventLogError when that cannot be done."""
+    """Write a page to a file that only its owner can read. Raises EventLogError when that cannot be done."""
     target = Path(path)
     try:
-        target.write_text(page, encoding="utf-8")
+        with owned_file(target) as file:
+            file.write(page)
     except OSError as error:
         raise EventLogError(
             f"The report could not be written to {target}: {error.strerror}.",

@@ -89,7 +89,7 @@ def test_only_health_is_public(serve: Serve, logins: dict[str, str]) -> None:
     assert [httpx.get(worker.url + path).status_code for path in paths] == [200, 401, 401, 401, 401, 401]
 
 
-def test_a_file_that_changes_is_read_again_and_a_broken_one_leaves_the_old_logins_in_force(
+def test_a_file_that_changes_is_read_again_and_one_without_logins_revokes_them(
     serve: Serve, logins: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     worker, file = serve(settings=logins), Path(logins["rest.auth.bearer.file"])
@@ -100,11 +100,26 @@ def test_a_file_that_changes_is_read_again_and_a_broken_one_leaves_the_old_login
     file.write_text("another-token\n")
     os.utime(file, ns=(1, 1))
     assert statuses(TOKEN, "another-token") == [401, 200]
-    file.write_text("# none any more\n")
-    os.utime(file, ns=(2, 2))
     with caplog.at_level(logging.ERROR):
-        assert statuses(TOKEN, "another-token") == [401, 200]
-    assert "rest.auth.bearer.file" in caplog.text
+        for empty in ("", "# none any more\n"):
+            file.write_text(empty)
+            assert statuses("another-token") == [401]
+            file.write_text("another-token\n")
+            assert statuses("another-token") == [200]
+        file.unlink()
+        assert statuses("another-token") == [401]
+    assert caplog.text.count("are revoked") == 3
+    assert httpx.get(worker.url + "/connectors", auth=("ana", SECRET)).status_code == 200
+
+
+def test_a_line_that_is_no_login_leaves_the_old_ones_in_force(
+    serve: Serve, logins: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    worker, file = serve(settings=logins), Path(logins["rest.auth.basic.file"])
+    file.write_text("ana\n")
+    with caplog.at_level(logging.ERROR):
+        assert httpx.get(worker.url + "/connectors", auth=("ana", SECRET)).status_code == 200
+    assert "rest.auth.basic.file" in caplog.text
 
 
 @pytest.mark.parametrize(

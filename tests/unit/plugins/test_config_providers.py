@@ -105,6 +105,19 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
             made.resolve({"key": config})
 
 
+def test_a_folder_is_read_only_for_the_files_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret")
+    (tmp_path / "keystore.p12").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "unreadable").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "..data").mkdir()
+    (tmp_path.parent / "outside").write_text("not in the folder")
+    made = providers(dir_class="Directory")
+    given = {key: f"${{dir:{tmp_path}:{key}}}" for key in ("password", "../outside", "..data", "unreadable")}
+    assert made.resolve(given) == {**given, "password": "s3cret"}
+    with pytest.raises(ConfigProviderError, match=r"keystore\.p12"):
+        made.resolve({"key": f"${{dir:{tmp_path}:keystore.p12}}"})
+
+
 def test_a_provider_needs_a_class_that_is_there() -> None:
     with pytest.raises(ConfigError, match=r'Missing required configuration "config\.providers\.a\.class"'):
         providers(a_param_x="1")
