@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from connectx.errors.history import RecordingError
+from connectx.owned_files import owned_file
 from connectx.recording.codec import agree, shown
-from connectx.recording.file import Entry, Recording, open_owned
+from connectx.recording.file import Entry, Recording
 from connectx.recording.kind import Answers, Core, CoreKind
 from connectx.recording.kinds import KINDS
 from connectx.values import Value
@@ -45,7 +46,7 @@ def write_test(recording: Path, test: Path) -> Path:
         with test.open("x", encoding="utf-8") as file:
             file.write(_TEST.format(name=beside.name, test=test.name))
         if not (beside.exists() and beside.samefile(recording)):
-            with open_owned(beside) as copy:
+            with owned_file(beside) as copy:
                 copy.write(recording.read_text(encoding="ascii"))
     except OSError as error:
         raise RecordingError(

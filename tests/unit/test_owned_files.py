@@ -14,6 +14,13 @@ from connectx.history.log import EventLog
 from connectx.history.render.report import save_page
 from connectx.owned_files import owned_file
 from connectx.recording.file import write_recordings
+from connectx.recording.replay import write_test
+
+
+def _copied(path: Path) -> None:
+    source = path.with_name("source.jsonl")
+    write_recordings(source, ())
+    write_test(source, path.with_suffix(".py"))
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
@@ -21,6 +28,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "history": lambda path: EventLog().to_jsonl(path),
     "report": lambda path: save_page("<p>private</p>", path),
     "export": lambda path: Backup({}, "", ()).write(path),
+    "copy of a recording": _copied,
 }
 
 
