@@ -12,7 +12,7 @@ from typing import IO
 
 @contextmanager
 def owned_file(path: str | Path) -> Iterator[IO[str]]:
-    """Write a file of UTF-8 text whole or not at all. An older one is replaced, whoever could read it.
+    """Write a file of UTF-8 text whole or not at all. An older one is replaced, whatever its mode.
 
     What is no regular file, such as a pipe, is written to as it is.
 
