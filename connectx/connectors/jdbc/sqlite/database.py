@@ -1,7 +1,7 @@
 """SQLite, read by Python's sqlite3 module: types of columns, and errors.
 
 SQLite's columns take any value: the declared type decides their Arrow type. Timestamps are texts in ISO 8601, or
-milliseconds since 1970 as SQLite's JDBC driver writes them; they are compared in milliseconds.
+milliseconds since 1970 as SQLite's JDBC driver writes them, or Julian days; they are compared in milliseconds.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import override
 
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
     Database,
     Field,
-    in_utc,
     not_a_time,
     not_whole,
     numeric_type,
@@ -38,6 +39,12 @@ from connectx.errors.databases import (
     TableMissingError,
 )
 
+_UTC: Final = ZoneInfo("UTC")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS_1970: Final = 2_440_587.5
+"""The Julian day of _EPOCH."""
+_DAY_MS: Final = 86_400_000.0
+_MILLIS: Final = "connectx_millis"
 _BUSY_S: Final = 0.5
 _PASSING: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR)
 _ROW: Final = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
@@ -52,6 +59,7 @@ class SqliteDatabase(FileConnection, Database):
     bulk_obstacle = "a database of SQLite is a file on the worker's machine, where one connection reads it"
 
     _connection: sqlite3.Connection | None = None
+    _unreadable: str = ""
 
     @override
     def tables(self, kinds: Sequence[str]) -> list[TableName]:
@@ -81,14 +89,9 @@ class SqliteDatabase(FileConnection, Database):
         for column in columns:
             if self._type(column.type) not in (pa.timestamp("us"), pa.date32(), pa.int64(), None):
                 raise not_a_time(column)
-        millis = [_millis(self.column(column.name)) for column in columns]
+        millis = [self._millis(column.name) for column in columns]
         value = millis[0] if len(millis) == 1 else f"coalesce({', '.join(millis)})"
-
-        def millis_of(micros: int) -> str:
-            local = datetime.fromisoformat(self.local_text(micros)).replace(tzinfo=UTC)
-            return str(round(local.timestamp() * 1000))
-
-        return TimestampSql(value, f"{value} * 1000", millis_of)
+        return TimestampSql(value, f"{value} * 1000", lambda micros: str(round(micros / 1000)))
 
     @override
     def incrementing(self, column: Column) -> str:
@@ -100,8 +103,8 @@ class SqliteDatabase(FileConnection, Database):
     def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
         cursor = self._execute(sql)
         while found := self._call(lambda: cursor.fetchmany(rows)):
-            arrays = [_array(values, field) for values, field in zip(zip(*found, strict=True), fields, strict=True)]
-            yield in_utc(rows_of(fields, arrays), str(self.settings.zone))
+            columns = zip(zip(*found, strict=True), fields, strict=True)
+            yield rows_of(fields, [_array(values, field, self.settings.zone) for values, field in columns])
 
     def _columns(self, name: str) -> list[Column]:
         rows = self.query(
@@ -128,7 +131,29 @@ class SqliteDatabase(FileConnection, Database):
                     check_same_thread=False,
                 )
             )
+            self._connection.create_function(_MILLIS, 2, self._millis_of, deterministic=True)
         return self._connection
+
+    def _millis(self, column: str) -> str:
+        """A column in milliseconds since 1970. SQLite itself reads texts in UTC that begin with a date."""
+        name = self.column(column)
+        read = f"{_MILLIS}({name}, {literal(column)})"
+        days = f"CAST(round(({{}} - {_DAYS_1970}) * {_DAY_MS}) AS INTEGER)"
+        if self.settings.zone.key == "UTC":
+            by_sqlite = days.format(f"julianday({name})")
+            read = f"coalesce(CASE WHEN {name} GLOB '[0-9][0-9][0-9][0-9]-[0-9]*' THEN {by_sqlite} END, {read})"
+        return (
+            f"CASE typeof({name}) WHEN 'null' THEN NULL WHEN 'integer' THEN {name} "
+            f"WHEN 'real' THEN {days.format(name)} ELSE {read} END"
+        )
+
+    def _millis_of(self, value: Any, column: str) -> int:
+        """A function of SQL: without it, rows with texts that SQLite cannot read would be left out."""
+        try:
+            return round((_moment(value, self.settings.zone) - _EPOCH) / timedelta(milliseconds=1))
+        except (TypeError, ValueError, OverflowError):
+            self._unreadable = f"Column {column} has the value {value!r}, which is not a timestamp in ISO 8601."
+            raise
 
     def _execute(self, sql: str) -> sqlite3.Cursor:
         connection = self._live()
@@ -145,6 +170,11 @@ class SqliteDatabase(FileConnection, Database):
         try:
             return function()
         except sqlite3.Error as error:
+            unreadable, self._unreadable = self._unreadable, ""
+            if unreadable:
+                raise TableMismatchError(
+                    unreadable, next_step="Correct the rows with this value, and restart the task."
+                ) from error
             raise sqlite_error(error, self.settings.path) from error
 
 
@@ -171,14 +201,7 @@ def declared_type(declared: str, numeric_mapping: str) -> pa.DataType | None:
     return None
 
 
-def _millis(column: str) -> str:
-    return (
-        f"CASE typeof({column}) WHEN 'integer' THEN {column} "
-        f"ELSE CAST(round((julianday({column}) - 2440587.5) * 86400000.0) AS INTEGER) END"
-    )
-
-
-def _array(values: tuple[Any, ...], field: Field) -> pa.Array:
+def _array(values: tuple[Any, ...], field: Field, zone: ZoneInfo) -> pa.Array:
     """Values of one column as Arrow.
 
     Raises:
@@ -189,8 +212,10 @@ def _array(values: tuple[Any, ...], field: Field) -> pa.Array:
         if kind is None:
             found = pa.array(values)
             return found.cast(pa.string()) if pa.types.is_null(found.type) else found
-        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            return _times(values, kind)
+        if pa.types.is_timestamp(kind):
+            return _times(values, kind, zone)
+        if pa.types.is_date(kind):
+            return _times(values, kind, _UTC)
         if pa.types.is_boolean(kind):
             return pa.array([None if value is None else bool(value) for value in values], kind)
         return pa.array(values, kind)
@@ -201,26 +226,35 @@ def _array(values: tuple[Any, ...], field: Field) -> pa.Array:
         ) from error
 
 
-def _times(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+def _times(values: tuple[Any, ...], kind: pa.DataType, zone: ZoneInfo) -> pa.Array:
+    """Points in time, with a time zone unless `zone`, that of texts without one, is UTC."""
+    found = _read_times(values, kind, zone)
+    return found if zone.key == "UTC" else found.cast(pa.timestamp("us", "UTC"))
+
+
+def _read_times(values: tuple[Any, ...], kind: pa.DataType, zone: ZoneInfo) -> pa.Array:
     kinds = {type(value) for value in values} - {type(None)}
     if kinds <= {int}:
         return pa.array(values, pa.int64()).cast(pa.timestamp("ms")).cast(kind, safe=False)
     if kinds <= {str}:
-        texts = pa.array(values, pa.string())
         try:
-            return texts.cast(kind)
+            found = pa.array(values, pa.string()).cast(kind)
         except pa.ArrowInvalid:
             pass  # texts with a time zone, or dates with a time
-    made = [None if value is None else _moment(value) for value in values]
+        else:
+            if zone.key == "UTC":
+                return found
+            return pc.assume_timezone(found, zone.key, ambiguous="earliest", nonexistent="earliest")
+    made = [None if value is None else _moment(value, zone).replace(tzinfo=None) for value in values]
     return pa.array(made, pa.timestamp("us")).cast(kind, safe=False)
 
 
-def _moment(value: Any) -> datetime:
+def _moment(value: Any, zone: ZoneInfo) -> datetime:
+    """A point in time in UTC: milliseconds since 1970, a Julian day, or a text, by default in `zone`."""
     if isinstance(value, int | float):
-        millis = value if isinstance(value, int) else (value - 2440587.5) * 86_400_000  # a Julian day
-        return datetime.fromtimestamp(millis / 1000, UTC).replace(tzinfo=None)
+        return _EPOCH + timedelta(milliseconds=value if isinstance(value, int) else (value - _DAYS_1970) * _DAY_MS)
     found = datetime.fromisoformat(value)
-    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+    return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
 
 
 def sqlite_error(error: sqlite3.Error, path: str) -> ConnectxError:

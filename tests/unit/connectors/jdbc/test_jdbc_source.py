@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sqlite3
+import zoneinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,41 @@ def test_times_without_a_zone_are_those_of_the_databases_zone(path: Path) -> Non
     assert piece.offset["timestamp"] == int(utc.timestamp() * 1000)
     source.restart()
     assert source.values() == []
+
+
+STAMPED = "CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME NOT NULL)"
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_sqlites_timestamps_of_all_forms_are_points_in_time(path: Path, zone: str) -> None:
+    local = datetime.datetime(2024, 1, 2, 10, tzinfo=zoneinfo.ZoneInfo(zone))
+    moments = {
+        "'2024-01-02 10:00:00'": local,
+        "'2024-01-02T10:00:00.5'": local + datetime.timedelta(seconds=0.5),
+        "'2024-01-02 10:00:00+0230'": datetime.datetime(2024, 1, 2, 7, 30, tzinfo=datetime.UTC),
+        "'2024-01-02T10:00:00Z'": datetime.datetime(2024, 1, 2, 10, tzinfo=datetime.UTC),
+        "1704189600001": datetime.datetime(2024, 1, 2, 10, microsecond=1000, tzinfo=datetime.UTC),
+        "2460312.25": datetime.datetime(2024, 1, 2, 18, tzinfo=datetime.UTC),
+    }
+    rows = (f"INSERT INTO t VALUES ({number}, {text})" for number, text in enumerate(moments))
+    url = sqlite(path, STAMPED, *rows)
+    config = source_config(url, "timestamp", timestamp_column_name="at", batch_max_rows=1, db_timezone=zone)
+    source = Source(config)
+    found: dict[int, datetime.datetime] = {}
+    while batch := source.values(most=1):
+        found |= {row["id"]: row["at"] if zone != "UTC" else row["at"].replace(tzinfo=datetime.UTC) for row in batch}
+        source.restart()
+    assert found == dict(enumerate(moments.values()))
+
+
+@pytest.mark.parametrize("text", ["2024/01/02 10:00:00", "10:00", "now", "", "2024-13-01"])
+def test_a_text_that_is_no_timestamp_is_named_and_not_left_out(path: Path, text: str) -> None:
+    url = sqlite(path, STAMPED, "INSERT INTO t VALUES (1, '2024-01-01'), (2, '2024-01-03')")
+    source = Source(source_config(url, "timestamp", timestamp_column_name="at"))
+    assert ids(source.values()) == [1, 2]
+    sqlite(path, f"INSERT INTO t VALUES (3, '{text}')")
+    with pytest.raises(TableMismatchError, match=f"Column at has the value '{text}'"):
+        until(source.values, "the next poll")
 
 
 def test_a_table_or_file_that_does_not_exist_is_named(path: Path) -> None:
