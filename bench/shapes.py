@@ -13,7 +13,7 @@ import pyarrow as pa
 from bench.conversion import RECORDS, cpu_us
 from connectx.data.converter import Decoded
 from connectx.data.json.converter import JsonConverter
-from connectx.data.json.reader import parse
+from connectx.data.json.parsing import parse
 from connectx.data.transforms.chain import Chain, in_order
 from connectx.plugins.registry import Plugins
 

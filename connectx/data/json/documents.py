@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
 from connectx.data.json.key_places import KeyPlaces
-from connectx.data.json.reader import parse
+from connectx.data.json.parsing import parse
 from connectx.data.json.strict import RefusedDocumentError, text_of
 from connectx.data.shapes import Part, united
 

@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
 
 from connectx.data.arrays import is_list, lengths_of
 from connectx.data.base64_columns import decimals_of_unscaled, decode_base64, fitting
 from connectx.data.connect_schema import default_of, default_value, with_default
 from connectx.data.converter import Decoded
+from connectx.data.json.parsing import parse
 from connectx.data.json.strict import (
     LARGEST_DAY,
     LARGEST_MS,
@@ -43,8 +43,6 @@ _NUMBER: Final = pa.decimal256(76, 38)
 _STRICT_NUMBER: Final = pa.dictionary(pa.int8(), pa.float64())
 """Stands for numbers that must not be text: parsed as fractions first, and then exactly."""
 _SAMPLE: Final = 16
-_BLOCK_BYTES: Final = 1 << 20
-"""Documents of more bytes are parsed by several threads."""
 _SAME: Final = (
     pa.types.is_string,
     pa.types.is_boolean,
@@ -54,7 +52,6 @@ _SAME: Final = (
 )
 _ISO: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
 _DAY: Final = r"^\d{4}-\d\d-\d\d$"
-_CONSTANT: Final = r"[:,\[\s]-?(NaN|Inf)"
 _DIGITS: Final = r"^-?\d{1,15}$"
 
 
@@ -293,128 +290,6 @@ def _with_numbers(spelling: pa.DataType, number: pa.DataType) -> pa.DataType:
     if is_list(spelling):
         return pa.list_(_with_numbers(spelling.value_type, number))
     return number if spelling == _STRICT_NUMBER else spelling
-
-
-def parse(documents: pa.Array, kind: pa.DataType | None, *, checked: bool = False) -> pa.Array | None:
-    """Documents as Arrow's parser reads them; None when it refuses one.
-
-    Args:
-        kind: type of the documents; None: the type that they have.
-        checked: each is known to be one valid document: fields that the type does not have are skipped.
-    """
-    if not len(documents):
-        return pa.array([], pa.null() if kind is None else kind)
-    try:
-        documents.cast(pa.string())
-    except pa.ArrowInvalid:
-        return None  # not UTF-8, which the parser does not check
-    values = None
-    if (kind is None or pa.types.is_struct(kind)) and are_plain_objects(documents):
-        found = _table(documents, None if kind is None else pa.schema(list(kind)), checked)
-        if found is None:
-            return None
-        if found.num_columns:
-            values = pa.StructArray.from_arrays(_columns(found), fields=list(found.schema))
-    if values is None:
-        enveloped = pc.binary_join_element_wise(_large(b'{"v":'), _large(documents), _large(b"}"), _large(b""))
-        found = _table(enveloped, None if kind is None else pa.schema([("v", kind)]), checked)
-        if found is None or found.column_names != ["v"]:
-            return None
-        (values,) = _columns(found)
-    holds_constants = not checked and not _is_finite(values) and _hold_constants(documents)
-    return None if holds_constants or len(values) != len(documents) else values
-
-
-def are_plain_objects(documents: pa.Array) -> bool:
-    """Whether each document begins and ends with a brace.
-
-    Lines of such documents need no envelope. A line that ends within an object or a text is an error of syntax: an
-    opening brace cannot follow a closing one in an object, and no text contains a line feed. So each line has one
-    object or more, and the number of rows shows whether one has more.
-    """
-    return bool(pc.all(pc.and_(pc.starts_with(documents, b"{"), pc.ends_with(documents, b"}"))).as_py())
-
-
-def _lines(documents: pa.Array) -> pa.Buffer:
-    """Each document and a line feed."""
-    parts = pa.concat_arrays([documents.cast(pa.large_binary()), pa.array([b""], pa.large_binary())])
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(parts)], pa.int64()), parts)
-    return pc.binary_join(whole, _large(b"\n"))[0].as_buffer()
-
-
-def _large(part: bytes | pa.Array) -> pa.Scalar | pa.Array:
-    """The type whose columns may be larger than 2 GB."""
-    return pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part.cast(pa.large_binary())
-
-
-def _table(documents: pa.Array, schema: pa.Schema | None, checked: bool) -> pa.Table | None:
-    """Documents as the parser reads them; in several threads where all types are known.
-
-    The order in which threads find fields is left to chance, so one thread reads documents with unknown fields.
-    """
-    lines = _lines(documents)
-    options = arrow_json.ParseOptions(
-        explicit_schema=schema, unexpected_field_behavior="ignore" if checked and schema is not None else "infer"
-    )
-    whole = lines.size + 1
-    longest = pc.max(pc.binary_length(documents)).as_py() + len("\n")
-    block = whole if schema is None else min(max(_BLOCK_BYTES, longest), whole)
-    try:
-        table = _read(lines, block, options)
-        if block < whole and _fields(table.schema) != _fields(schema):
-            table = _read(lines, whole, options)
-        if not _is_whole(table):
-            known = pa.schema([field.with_type(_known(field.type)) for field in table.schema])
-            table = _read(lines, whole, arrow_json.ParseOptions(explicit_schema=known))
-    except pa.ArrowInvalid:
-        return None
-    return table
-
-
-def _is_whole(table: pa.Table) -> bool:
-    """False where the parser has lost nulls with which a list begins, because it inferred the type of the elements."""
-    try:
-        table.validate()
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _known(kind: pa.DataType) -> pa.DataType:
-    """The type with text in the place of what no value shows."""
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_known(field.type)) for field in kind])
-    if is_list(kind):
-        return pa.list_(_known(kind.value_type))
-    return pa.string() if pa.types.is_null(kind) else kind
-
-
-def _read(lines: pa.Buffer, block_bytes: int, options: arrow_json.ParseOptions) -> pa.Table:
-    reading = arrow_json.ReadOptions(use_threads=block_bytes < lines.size, block_size=block_bytes)
-    return arrow_json.read_json(pa.BufferReader(lines), read_options=reading, parse_options=options)
-
-
-def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema]
-
-
-def _columns(table: pa.Table) -> list[pa.Array]:
-    return [column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) for column in table.columns]
-
-
-def _is_finite(values: pa.Array) -> bool:
-    """False where a value is NaN or infinite, as the parser reads the constants that JSON does not have."""
-    kind, types = values.type, pa.types
-    if types.is_struct(kind):
-        return all(_is_finite(values.field(index)) for index in range(kind.num_fields))
-    if is_list(kind):
-        return _is_finite(values.flatten())
-    return not types.is_floating(kind) or pc.all(pc.is_finite(values)).as_py() is not False
-
-
-def _hold_constants(documents: pa.Array) -> bool:
-    """Whether a document may hold NaN or Infinity."""
-    return bool(pc.any(pc.match_substring_regex(documents, _CONSTANT)).as_py())
 
 
 def respelled_type(kind: pa.DataType) -> pa.DataType:
