@@ -135,7 +135,7 @@ def compare(of: Conversion, records: pa.Table) -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("kind", ["JSON without schemas", "JSON with schemas"])
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_record_is_transformed_as_if_it_were_alone(kind: str, name: str, data: st.DataObject) -> None:
     one = CONVERTERS[kind][1] | st.none()
@@ -146,7 +146,7 @@ def test_a_record_is_transformed_as_if_it_were_alone(kind: str, name: str, data:
 
 
 @pytest.mark.parametrize("kind", CONVERTERS)
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_record_is_read_as_if_it_were_alone(kind: str, data: st.DataObject) -> None:
     some = data.draw(st.lists(CONVERTERS[kind][1] | st.none(), min_size=2, max_size=6))
