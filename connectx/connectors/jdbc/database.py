@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.shared.sql import identifier
-from connectx.errors.databases import TableMismatchError, TableMissingError
+from connectx.errors.base import ConnectxError
+from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError, TableMissingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,6 +244,16 @@ def numeric_type(mapping: str, precision: int, scale: int) -> str:
         return "int8" if precision < 3 else "int16" if precision < 5 else "int32" if precision < 10 else "int64"
     eager = mapping == "best_fit_eager_double"
     return "double" if scale > 0 and (eager or (mapping == "best_fit" and precision < 19)) else "decimal"
+
+
+def unreadable(label: str, error: ConnectxError) -> ConnectxError:
+    """The error of reading rows: a row that a database refuses is none of a record's."""
+    if not isinstance(error, RowRefusedError):
+        return error
+    return DatabaseError(
+        f"{label} cannot read the rows: {error.message}",
+        next_step="Correct the values or the query, and restart the task.",
+    )
 
 
 def not_whole(column: Column) -> TableMismatchError:

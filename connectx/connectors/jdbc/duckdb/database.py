@@ -16,6 +16,7 @@ from connectx.connectors.jdbc.database import (
     not_whole,
     numeric_type,
     rows_of,
+    unreadable,
 )
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
@@ -139,7 +140,7 @@ class DuckDatabase(FileConnection, Database):
         try:
             return function()
         except duckdb.Error as error:
-            raise duckdb_error(error, self.settings.path) from error
+            raise unreadable(self.label, duckdb_error(error, self.settings.path)) from error
 
 
 def connect(path: str, *, read_only: bool) -> Any:

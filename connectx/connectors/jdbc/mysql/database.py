@@ -21,10 +21,11 @@ from connectx.connectors.jdbc.database import (
     not_whole,
     numeric_type,
     rows_of,
+    unreadable,
 )
 from connectx.connectors.jdbc.mysql.session import MySqlSession, QueryColumn, identifier, literal
 from connectx.connectors.jdbc.tables import Column, TableName
-from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError
+from connectx.errors.databases import RowRefusedError, TableMismatchError
 
 _KINDS: Final = {"TABLE": "'BASE TABLE', 'SYSTEM VERSIONED'", "VIEW": "'VIEW'"}
 _WHOLE: Final = {
@@ -199,10 +200,7 @@ class MySqlDatabase(Database):
         try:
             return next(found, None)
         except RowRefusedError as error:
-            raise DatabaseError(
-                f"MySQL cannot read the rows: {error.message}",
-                next_step="Correct the values or the query, and restart the task.",
-            ) from error
+            raise unreadable(self.label, error) from error
 
 
 def arrow_type(kind: str) -> pa.DataType:

@@ -20,11 +20,12 @@ from connectx.connectors.jdbc.database import (
     not_whole,
     numeric_type,
     rows_of,
+    unreadable,
 )
 from connectx.connectors.jdbc.postgres.types import arrow_type
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.connectors.shared.postgres import INFINITE_US, PostgresSession, libpq_uri, literal
-from connectx.errors.databases import DatabaseError, RowRefusedError, TableMismatchError
+from connectx.errors.databases import RowRefusedError, TableMismatchError
 
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
@@ -183,14 +184,14 @@ class PostgresDatabase(Database):
             rows = self._session.query(sql)
             self._end()
         except RowRefusedError as error:
-            raise _refused(error) from error
+            raise unreadable(self.label, error) from error
         return rows
 
     def _tables(self, sql: str) -> Iterator[pa.Table]:
         try:
             yield from self._session.read(sql)
         except RowRefusedError as error:
-            raise _refused(error) from error
+            raise unreadable(self.label, error) from error
         finally:
             if not self._is_held:
                 self._session.rollback()
@@ -227,13 +228,6 @@ def _array(column: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
 
 def _micros(epoch: str) -> str:
     return f"round({epoch} * 1000000)::bigint"
-
-
-def _refused(error: RowRefusedError) -> DatabaseError:
-    return DatabaseError(
-        f"PostgreSQL cannot read the rows: {error.message}",
-        next_step="Correct the values or the query, and restart the task.",
-    )
 
 
 def _kind_of(field: pa.Field) -> str:

@@ -26,6 +26,7 @@ from connectx.connectors.jdbc.database import (
     not_whole,
     numeric_type,
     rows_of,
+    unreadable,
 )
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.tables import Column, TableName
@@ -170,12 +171,12 @@ class SqliteDatabase(FileConnection, Database):
         try:
             return function()
         except sqlite3.Error as error:
-            unreadable, self._unreadable = self._unreadable, ""
-            if unreadable:
+            problem, self._unreadable = self._unreadable, ""
+            if problem:
                 raise TableMismatchError(
-                    unreadable, next_step="Correct the rows with this value, and restart the task."
+                    problem, next_step="Correct the rows with this value, and restart the task."
                 ) from error
-            raise sqlite_error(error, self.settings.path) from error
+            raise unreadable(self.label, sqlite_error(error, self.settings.path)) from error
 
 
 def declared_type(declared: str, numeric_mapping: str) -> pa.DataType | None:

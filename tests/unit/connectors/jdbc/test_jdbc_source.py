@@ -309,6 +309,13 @@ def duck(path: Path, *statements: str) -> str:
     return f"duckdb:{path}"
 
 
+def test_a_value_that_duckdb_cannot_give_is_an_error_of_the_source(path: Path) -> None:
+    url = duck(path, "CREATE TABLE v (h HUGEINT)", "INSERT INTO v VALUES (-170141183460469231731687303715884105728)")
+    with pytest.raises(DatabaseError, match="column h") as caught:
+        Source(source_config(url, "bulk")).values(most=1)
+    assert caught.value.code == DatabaseError.code
+
+
 DUCK = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, seen TIMESTAMP NOT NULL)"
 DUCK_FILL = """INSERT INTO t SELECT n, 'name-' || n, TIMESTAMP '2026-01-01' + INTERVAL 1 SECOND * (n // 3)
 FROM range({}, {}) r(n)"""
