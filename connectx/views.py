@@ -55,7 +55,15 @@ _PORT: Final = re.compile(r"\d{1,5}(?:[/?#,]|$)")
 HIDDEN: Final = "[hidden]"
 """What is shown in the place of a secret."""
 
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys, or that change the order of others; not the tabulator and the line feed."""
+
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
+
+
+def visible(text: str) -> str:
+    """Text for a terminal, with control characters as JSON writes them: no name or value of others moves the cursor."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def shown_state(state: str) -> str:
@@ -69,7 +77,10 @@ def text_table(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     headings = list(rows[0])
-    lines = [headings, *([_cell(row.get(heading)) for heading in headings] for row in rows)]
+    lines = [
+        [visible(heading) for heading in headings],
+        *([_cell(row.get(heading)) for heading in headings] for row in rows),
+    ]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -79,7 +90,7 @@ def text_table(rows: Sequence[Row]) -> str:
 def text_facts(facts: Mapping[str, object]) -> str:
     """Names and values, one pair a line."""
     width = max((len(name) for name in facts), default=0)
-    return "\n".join(f"{name.ljust(width)}  {_cell(value)}".rstrip() for name, value in facts.items())
+    return "\n".join(f"{visible(name).ljust(width)}  {_cell(value)}".rstrip() for name, value in facts.items())
 
 
 def html_table(rows: Sequence[Row], caption: str = "") -> str:
@@ -121,7 +132,7 @@ def html_card(title: str, facts: Mapping[str, object], *parts: str) -> str:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else " ".join(masked_text(str(value)).split())
+    return "" if value is None else visible(" ".join(masked_text(str(value)).split()))
 
 
 def _html_cells(values: Iterable[object]) -> str:
@@ -181,7 +192,7 @@ class Form:
         """For terminals: a line of facts, then the tables."""
         facts = ", ".join(f"{name} {_cell(value)}".strip() for name, value in self.facts.items() if value is not None)
         head = f"{self.title}: {facts}" if facts else self.title
-        return "\n".join([head, *(text_table(table) for table in self.tables if table)])
+        return "\n".join([visible(head), *(text_table(table) for table in self.tables if table)])
 
     @property
     def html(self) -> str:

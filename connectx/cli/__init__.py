@@ -18,6 +18,7 @@ from connectx.cli import clusters
 from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, reporting_errors
 from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.local import doctor, registry, setup, ui
+from connectx.cli.output import print_safely
 from connectx.cli.replay import replay
 from connectx.cli.watch import watch
 from connectx.cli.worker import worker
@@ -35,7 +36,7 @@ app = typer.Typer(
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(__version__)
+    print_safely(__version__)
 
 
 @app.command()
@@ -57,8 +58,8 @@ def demo(
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
     with reporting_errors(), terminable():
         outcome = run(Screen(), report, rows)
-    typer.echo(f"Report: {report}")
-    typer.echo(json.dumps(outcome.line()))
+    print_safely(f"Report: {report}")
+    print_safely(json.dumps(outcome.line()))
     if not outcome.is_good:
         raise typer.Exit(1)
 
@@ -84,7 +85,7 @@ def main() -> None:
         if os.environ.get("CONNECTX_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}".rstrip(": ")
-        typer.echo(
+        print_safely(
             f"connectx has failed ({what}). Please report it; CONNECTX_TRACEBACK=1 shows where it was.", err=True
         )
         sys.exit(FAILED)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from connectx.cli.common import At, cluster_command, connector_of, read_json, show_table
+from connectx.cli.output import print_safely
 from connectx.cli.plan import Declared, Planned, Present, plan, planned
 from connectx.errors.rest import CommandError, ConnectorNotFoundError
 from connectx.errors.transfer import ImportIncompleteError
@@ -50,9 +51,9 @@ def status(at: At) -> None:
         at.show({"cluster": cluster.overview(), "workers": workers, "connectors": connectors})
         return
     show_table([{key: value for key, value in cluster.overview().items() if value is not None}])
-    typer.echo()
+    print_safely()
     show_table(_workers(cluster))
-    typer.echo()
+    print_safely()
     show_table(_connectors(cluster))
 
 
@@ -151,12 +152,12 @@ def plan_file(
         show_table([row for one in outcome.connectors for row in one.rows()])
         for title, moves in (("These would start", outcome.starts), ("These would move", outcome.moves)):
             if moves:
-                typer.echo(f"\n{title}:")
+                print_safely(f"\n{title}:")
                 show_table([move.row() for move in moves])
         if outcome.restarts:
-            typer.echo(f"\nThese would restart where they are: {', '.join(outcome.restarts)}")
+            print_safely(f"\nThese would restart where they are: {', '.join(outcome.restarts)}")
         if not outcome.moves:
-            typer.echo("\nNo work that runs would move.")
+            print_safely("\nNo work that runs would move.")
     if not outcome.is_valid:
         raise typer.Exit(1)
 

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
+from connectx.cli.output import print_safely
 from connectx.cli.remedies import in_terminal
 from connectx.errors.base import ConnectxError
 from connectx.errors.rest import CommandError
-from connectx.views import Row, masked_text, text_table
+from connectx.views import Row, masked_text, text_table, visible
 
 if TYPE_CHECKING:
     import httpx
@@ -55,10 +56,10 @@ def reporting_errors() -> Iterator[None]:
     try:
         yield
     except ConnectxError as error:
-        typer.echo(in_terminal(str(error)), err=True)
+        print_safely(in_terminal(str(error)), err=True)
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
-        typer.echo("Interrupted; everything that was started has been stopped.", err=True)
+        print_safely("Interrupted; everything that was started has been stopped.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -183,9 +184,9 @@ class At:
     def show(self, value: Any, text: str | Sequence[Row] = "") -> None:
         """Show a result: `value` as JSON, or `text`: a table of rows, or lines."""
         if self.as_json:
-            typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+            print_safely(json.dumps(value, indent=2, ensure_ascii=False, default=str))
         elif isinstance(text, str):
-            typer.echo(wrapped(in_terminal(text)))
+            print_safely(wrapped(in_terminal(text)))
         else:
             show_table(text)
 
@@ -253,7 +254,7 @@ def show_table(rows: Sequence[Row]) -> None:
     if not rows:
         return
     if not sys.stdout.isatty():
-        typer.echo(text_table(rows))
+        print_safely(text_table(rows))
         return
     from rich.console import Console
 
@@ -270,8 +271,8 @@ def rich_table(rows: Sequence[Row], title: str | None = None, width: int | None 
     from rich.text import Text
 
     width = width or shutil.get_terminal_size().columns
-    headings = list(rows[0]) if rows else []
-    lines = [["" if value is None else str(value) for value in row.values()] for row in rows]
+    headings = [visible(heading) for heading in rows[0]] if rows else []
+    lines = [["" if value is None else visible(str(value)) for value in row.values()] for row in rows]
     columns = [[heading, *(line[at] for line in lines)] for at, heading in enumerate(headings)]
     least = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")

@@ -8,6 +8,7 @@ import typer
 
 from connectx.api.connector import Connector
 from connectx.cli.common import At, cluster_command, read_connector, read_json, show_table
+from connectx.cli.output import print_safely
 from connectx.errors.rest import CommandError
 from connectx.model.states import State
 from connectx.views import HIDDEN
@@ -31,7 +32,7 @@ def list_(at: At) -> None:
     found = at.cluster.connectors
     at.show([at.status(connector) for connector in found] if at.as_json else None, [one.row() for one in found])
     if not found and not at.as_json:
-        typer.echo("no connectors")
+        print_safely("no connectors")
 
 
 @cluster_command(connectors)
@@ -46,8 +47,8 @@ def show(at: At, name: Name) -> None:
     show_table([task.row() for task in connector.tasks])
     for trace in dict.fromkeys(part.get("trace") for part in (status["connector"], *status["tasks"])):
         if trace:  # once, however many tasks have it
-            typer.echo(f"\n{trace}")
-    typer.echo()
+            print_safely(f"\n{trace}")
+    print_safely()
     show_table([{"key": key, "value": value} for key, value in sorted(config.items())])
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from html import escape
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,11 +19,13 @@ import typer
 from connectx.api.connect_cluster import panel_factory
 from connectx.cli import worker_log
 from connectx.cli.common import FAILED, At, read_properties, reporting_errors
+from connectx.cli.output import print_safely
 from connectx.jvm import jars
 from connectx.jvm.archive import archives_lock
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.progress import Progress, silent, step, terminal_progress
 from connectx.kafka.broker import embedded, node
+from connectx.owned_files import owned_file
 from connectx.spark import launcher, sessions
 
 if TYPE_CHECKING:
@@ -99,7 +105,7 @@ def registry(
         with SchemaRegistry(worker_config(own_kafka_config(given)), listener=listener, topic=topic) as running:
             for one in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(one, end)
-            typer.echo(f"The schema registry listens at {running.url} and keeps its schemas in topic {topic}.")
+            print_safely(f"The schema registry listens at {running.url} and keeps its schemas in topic {topic}.")
             ended.wait()
 
 
@@ -125,11 +131,27 @@ def ui(
     try:
         with panel_factory("page")(at.cluster, host=host, port=port, read_only=read_only) as page:
             at.show({"url": page.url}, f"The panel is at {page.url}\nPress Ctrl-C to end it. The cluster continues.")
-            if browser:
-                webbrowser.open(page.url)
-            page.wait()
+            with link_of_owner(page.url) if browser else nullcontext() as link:
+                if link is not None:
+                    webbrowser.open(link.as_uri())
+                page.wait()
     except KeyboardInterrupt:
         return
+
+
+@contextmanager
+def link_of_owner(url: str) -> Iterator[Path]:
+    """A page that leads to a URL and that only this user can read: any user can read a browser's command line."""
+    link = escape(url, quote=True)
+    with tempfile.TemporaryDirectory(prefix="connectx-ui-") as folder:  # mode 0700
+        path = Path(folder) / "panel.html"
+        with owned_file(path) as file:
+            file.write(
+                '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+                f'<meta http-equiv="refresh" content="0; url={link}"><title>connectx</title>'
+                f'<a href="{link}" rel="noreferrer">Open the panel</a>\n'
+            )
+        yield path
 
 
 def doctor(
@@ -150,6 +172,6 @@ def doctor(
     with reporting_errors():
         settings: dict[str, Any] = {} if file is None else read_properties(file)
         found = check_up(bootstrap_servers=bootstrap_servers, config=settings)
-    typer.echo(json.dumps(found.as_json()) if as_json else repr(found))
+    print_safely(json.dumps(found.as_json()) if as_json else repr(found))
     if not found.ok:
         raise typer.Exit(FAILED)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from connectx.cli.common import FAILED, Json, reporting_errors
+from connectx.cli.output import print_safely
 from connectx.errors.plugins import ConfigError
 from connectx.errors.rest import CommandError
 
@@ -80,17 +81,17 @@ def _replay(
         write_report(log, html)
     if as_json:
         stories_found = [{"time_ms": s.time_ms, "seq": s.seq, "kind": s.kind, "sentence": str(s)} for s in stories]
-        typer.echo(_json({"events": len(log), "stories": stories_found, "verdict": _of(verdict)}))
+        print_safely(_json({"events": len(log), "stories": stories_found, "verdict": _of(verdict)}))
     else:
         first, last = log[0], log[-1]
-        typer.echo(f"{len(log):,} events from {clock_time(first.time_ms)} to {clock_time(last.time_ms)}")
+        print_safely(f"{len(log):,} events from {clock_time(first.time_ms)} to {clock_time(last.time_ms)}")
         for story in stories:
-            typer.echo(f"{clock_time(story.time_ms)}  {story}")
+            print_safely(f"{clock_time(story.time_ms)}  {story}")
         if not stories:
-            typer.echo("The history has no fault, no failure, no fencing and no change of leader.")
-        typer.echo(f"\n{verdict!r}")
+            print_safely("The history has no fault, no failure, no fencing and no change of leader.")
+        print_safely(f"\n{verdict!r}")
         if html is not None:
-            typer.echo(f"Timeline: {html}")
+            print_safely(f"Timeline: {html}")
     if verdict.answer == "invalid":
         raise typer.Exit(FAILED)
 
@@ -113,16 +114,16 @@ def _replay_cores(path: Path, to_test: Path | None, as_json: bool) -> None:
             }
             for recording, difference, late in results
         ]
-        typer.echo(_json({"cores": cores, "test": None if written is None else str(written)}))
+        print_safely(_json({"cores": cores, "test": None if written is None else str(written)}))
     else:
         for recording, difference, late in results:
             steps = f"{len(recording.entries):,} steps, {len(late):,} late answers were ignored"
-            typer.echo(f"{recording.kind} {recording.name}: {steps}")
+            print_safely(f"{recording.kind} {recording.name}: {steps}")
             if recording.reason:
-                typer.echo(f"  written because {recording.reason}")
-            typer.echo("  each step is as recorded" if difference is None else f"  {difference}")
+                print_safely(f"  written because {recording.reason}")
+            print_safely("  each step is as recorded" if difference is None else f"  {difference}")
         if written is not None:
-            typer.echo(f"Test: {written}")
+            print_safely(f"Test: {written}")
     if any(difference is not None for _, difference, _ in results):
         raise typer.Exit(FAILED)
 

@@ -15,10 +15,11 @@ from connectx.api.lanes import read_lanes
 from connectx.api.movement import Movement
 from connectx.cli.clusters import status
 from connectx.cli.common import At, rich_table, wrapped
+from connectx.cli.output import print_safely
 from connectx.errors.base import ConnectxError
 from connectx.history.wording import duration
 from connectx.model.states import LOST, State
-from connectx.views import Row, text_table
+from connectx.views import Row, text_table, visible
 
 if TYPE_CHECKING:
     from connectx.api.attached.cluster import AttachedCluster
@@ -52,7 +53,7 @@ def watch(
                         news.get(every)
                         live.update(pictures.rich(), refresh=True)
             while True:
-                typer.echo(pictures.text())
+                print_safely(pictures.text())
                 news.get(every)
     except KeyboardInterrupt:
         return
@@ -75,10 +76,14 @@ class Watch:
 
         stories = list(self._stories())
         return Group(
-            Text(self._head(), style="dim"),
+            Text(visible(self._head()), style="dim"),
             rich_table(self._workers(), "Workers"),
             rich_table(self._connectors(), "Connectors"),
-            *([Text("What happened", style="bold"), *(Text(wrapped(story)) for story in stories)] if stories else []),
+            *(
+                [Text("What happened", style="bold"), *(Text(wrapped(visible(story))) for story in stories)]
+                if stories
+                else []
+            ),
         )
 
     def text(self) -> str:

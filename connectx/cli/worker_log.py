@@ -11,7 +11,7 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.json_values import record_to_json
 from connectx.model.payloads import ConnectorState, TaskState
 from connectx.model.states import State
-from connectx.views import masked_text
+from connectx.views import masked_text, visible
 
 
 class Level(StrEnum):
@@ -53,9 +53,9 @@ class _ConnectLine(logging.Formatter):
         super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format with log4j's level names. Passwords in URLs are hidden, also in lines of other libraries."""
+        """Format with log4j's level names. Secrets are hidden, and control characters visible."""
         record.levelname = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
-        return masked_text(super().format(record))
+        return visible(masked_text(super().format(record)))
 
 
 def to_stderr(level: Level) -> None:

@@ -26,6 +26,8 @@ from connectx.schema_registry.store import SchemaStore
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
 _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 _BODY_S: Final = 90.0
+_ID_DIGITS: Final = 10
+"""Of the largest id; Confluent's are 32-bit."""
 
 _Method = Callable[["_Asked"], Any]
 
@@ -53,7 +55,7 @@ class _Asked:
     @property
     def schema_id(self) -> int:
         text = self.path("id")
-        if not text.isdigit():
+        if not (text.isascii() and text.isdigit() and len(text) <= _ID_DIGITS):
             raise RefusedError(404, 404, "HTTP 404 Not Found")
         return int(text)
 
