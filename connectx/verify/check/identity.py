@@ -63,8 +63,14 @@ def _moment(value: datetime) -> str | None:
 
 
 def of_fields(row: Mapping[str, Any], names: Sequence[str]) -> bytes:
-    """Identity of a row by some of its fields."""
-    return json.dumps([canonical(row.get(name)) for name in names], sort_keys=True).encode()
+    """Identity of a row by some of its fields. A field that a record lacks is null in a table, at every depth."""
+    return json.dumps([_without_nulls(canonical(row.get(name))) for name in names], sort_keys=True).encode()
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def of_record(key: bytes | None, value: bytes | None) -> bytes:

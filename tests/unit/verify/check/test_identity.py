@@ -44,6 +44,11 @@ def test_different_values_have_different_identities(left: Any, right: Any) -> No
     assert of_fields({"x": left}, ["x"]) != of_fields({"x": right}, ["x"])
 
 
+def test_a_field_that_a_record_lacks_is_null_in_a_table() -> None:
+    record, row = {"x": [{"a": 1, "b": {}}]}, {"x": [{"a": 1, "b": {"c": None}, "d": None}]}
+    assert of_fields(record, ["x", "y"]) == of_fields(row, ["x", "y"])
+
+
 def test_the_bytes_of_key_and_value_cannot_be_mistaken_for_each_other() -> None:
     pairs = [(None, b"ab"), (b"", b"ab"), (b"a", b"b"), (b"ab", b""), (b"ab", None), (None, None), (b"1:", b"+x")]
     assert len({of_record(*pair) for pair in pairs}) == len(pairs)
