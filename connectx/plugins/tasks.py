@@ -231,7 +231,12 @@ class SinkTask(Shown):
         """
 
     def flush(self) -> None:
-        """Make everything put so far durable; offsets are committed after this."""
+        """Make everything put so far durable; offsets are committed after this.
+
+        Raises:
+            RetriableError, OSError of a network or resource: records after the last commit are put again. Any other
+                error fails the task.
+        """
 
     def close(self, partitions: Sequence[TopicPartition]) -> None:
         """Called when partitions were revoked."""

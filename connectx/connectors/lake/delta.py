@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
@@ -58,6 +58,7 @@ from connectx.connectors.shared.storage import (
     store_of,
     url_of,
 )
+from connectx.errors.databases import TableMismatchError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.plugins.errors import NotStageableError
@@ -425,6 +426,7 @@ class DeltaLakeTable:
         Raises:
             ConflictError: it was created, or its columns were widened, in a commit before.
         """
+        _check_names(schema, self.name)
         if self._table is None:
             self._create(schema)
             raise ConflictError
@@ -517,6 +519,19 @@ class DeltaLakeTable:
 
     def _errors(self) -> AbstractContextManager[None]:
         return _delta_errors(self.name)
+
+
+def _check_names(fields: Iterable[pa.Field], table: str) -> None:
+    """Raise TableMismatchError for fields whose names differ in case only, which Delta takes for one."""
+    names: dict[str, str] = {}
+    for field in fields:
+        if (other := names.setdefault(field.name.lower(), field.name)) != field.name:
+            raise TableMismatchError(
+                f"The records for {table} have the fields {other} and {field.name}, one name in a Delta table.",
+                next_step="Rename one with a ReplaceField transformation, and restart the task.",
+            )
+        if pa.types.is_struct(field.type):
+            _check_names(field.type, table)
 
 
 def _delta_errors(place: str) -> AbstractContextManager[None]:

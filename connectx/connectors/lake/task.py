@@ -292,7 +292,6 @@ class LakeTask(SinkTask):
         self._pending: dict[str, Pending] = {}
         self._next: Offsets = {}
         self._jobs: dict[str, str] = {}
-        self._failure: ConnectxError | None = None
         self._cancelled = False
 
     def key_type(self, topic: str) -> pa.DataType | None:
@@ -331,9 +330,6 @@ class LakeTask(SinkTask):
             LakeUnavailableError: try again later.
             LakeError
         """
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
         if self._is_full():
             self._commit()
         wrong = {p: self._next[p] for p, (first, _) in batch.ranges.items() if self._next.get(p, first) != first}
@@ -349,14 +345,13 @@ class LakeTask(SinkTask):
 
         Raises:
             CommitRefusedError: a table holds other offsets: another task wrote there.
-            LakeUnavailableError, LakeError: the next `put` raises the latter again, so that the task fails.
+            LakeUnavailableError, LakeError
         """
         try:
             self._commit()
         except CommitRefusedError:
             raise
-        except Exception as error:
-            self._failure = error if isinstance(error, ConnectxError) and not error.retriable else None
+        except Exception:
             self._next |= self._drop()
             raise
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from connectx.connectors.shared.errors import (
     LakeUnavailableError,
 )
 from connectx.errors.base import ConnectxError
+from connectx.errors.transient import LASTING
 from connectx.views import masked_text
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 STORAGE: Final = "storage."
 """Prefix of settings that go to the storage library."""
 
-_FINAL: Final = (
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.ENOTDIR,
-    errno.EISDIR,
-)
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]")
 
 _CLIENT: Final = frozenset(
@@ -209,7 +199,7 @@ def storage_errors(
                 raise LakeStorageError(place, f"the bucket does not exist ({refused})", setting) from error
             raise LakeAccessError(place, refused, access) from error
         code = _code(error)
-        if code in _FINAL:
+        if code in LASTING:
             raise LakeStorageError(place, os.strerror(code).lower(), setting) from error
         if isinstance(error, final) or "not yet implemented" in text:
             step = f"Correct `{setting}` or the table, and restart the task."

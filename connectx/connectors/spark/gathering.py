@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves
 from connectx.connectors.shared.uniting import columns_of
-from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
@@ -78,7 +77,6 @@ class GatheringTask(SinkTask):
         self._flush_rows = flush_rows
         self._rows: dict[TopicPartition, list[pa.Table]] = {}
         self._ranges: dict[TopicPartition, tuple[int, int]] = {}
-        self._failure: ConnectxError | None = None
 
     def write_out(self, tables: Sequence[pa.Table], schema: pa.Schema, ranges: Ranges) -> None:
         """Write rows of these ranges of offsets, so that they are durable when it returns."""
@@ -92,9 +90,6 @@ class GatheringTask(SinkTask):
             RecordRejectedError: a record has no value, with errors.tolerance=none.
             ConnectxError: what `write_out` raises.
         """
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
         if sum(rows.num_rows for tables in self._rows.values() for rows in tables) >= self._flush_rows:
             self._write()
         for partition, (first, end) in batch.ranges.items():
@@ -108,14 +103,12 @@ class GatheringTask(SinkTask):
         """Write the gathered rows; after a failure they are dropped and read again.
 
         Raises:
-            ConnectxError: what `write_out` raises. If it is not retriable, the next `put` raises it again, so that the
-                task fails.
+            ConnectxError: what `write_out` raises.
         """
         try:
             self._write()
-        except Exception as error:
+        except Exception:
             self._rows, self._ranges = {}, {}
-            self._failure = error if isinstance(error, ConnectxError) and not error.retriable else None
             raise
 
     def close(self, partitions: Sequence[TopicPartition]) -> None:

@@ -52,8 +52,10 @@ class Target(cx.SinkConnector):
             Target.puts.setdefault(name, []).append(put)
 
         def flush(self) -> None:
-            if self.settings.get("flushes", "true") == "false" and Path(self.settings["flush.switch"]).exists():
+            if self.settings.get("flushes") == "never":
                 raise ValueError("No such format.")
+            if self.settings.get("flushes") == "later" and Path(self.settings["flush.switch"]).exists():
+                raise ConnectionResetError("The target is gone.")
 
 
 @pytest.fixture
@@ -110,14 +112,20 @@ def test_a_flush_that_fails_is_the_reason_that_the_task_shows_until_one_succeeds
 ) -> None:
     no_flush = tmp_path / "no-flush"
     no_flush.touch()
-    task, source = begin("unflushed", 5, {"flushes": "false", "flush.switch": str(no_flush)})
+    task, source = begin("unflushed", 5, {"flushes": "later", "flush.switch": str(no_flush)})
     until(lambda: rows_put("unflushed") >= 10, "rows that are put again after a flush that failed")
-    assert task.runner.metrics()["retrying"] == "No such format."
+    assert task.runner.metrics()["retrying"] == "The target is gone."
     assert committed("connect-unflushed", source) == {}
     no_flush.unlink()
     until(lambda: committed("connect-unflushed", source) == {f"{source}-0": 5}, "the commit")
     until(lambda: task.runner.metrics()["retrying"] is None, "no reason any more")
     task.stop()
+
+
+def test_a_flush_whose_error_does_not_pass_fails_the_task_and_commits_nothing(begin: Make, committed: Make) -> None:
+    task, source = begin("lasting", 5, {"flushes": "never"})
+    assert "ValueError: No such format." in task.failure()
+    assert committed("connect-lasting", source) == {}
 
 
 def test_a_put_that_fails_for_longer_than_the_timeout_fails_the_task_with_its_last_error(

@@ -16,6 +16,7 @@ from connectx.core.loops.messages import Done, NotDone, QueryCores, StartPlugin,
 from connectx.core.sink import messages as m
 from connectx.core.sink.progress import named
 from connectx.errors.base import ConnectxError
+from connectx.errors.transient import is_transient
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
@@ -312,6 +313,8 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
             self._plugin.flush()
         except Exception as error:
             self._runner.stay_alive()
+            if not (is_transient(error) or isinstance(error, CommitRefusedError)):
+                raise
             self._latency.rewound()
             log.warning("%s: flush() failed\n%s", self._setup.task, trace_of(error))
             self._runner.errors.retries += 1

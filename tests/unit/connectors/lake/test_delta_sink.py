@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.shared.errors import LakeError, LakeStorageError, LakeUnavailableError
+from connectx.errors.databases import TableMismatchError
 from connectx.plugins.errors import NotStageableError
 from tests.support.lake import Lake, batch, delta_files, partition, rows, write
 
@@ -214,3 +215,22 @@ def test_what_check_reads_is_what_was_written(lake: Lake, tmp_path: Path) -> Non
     stored = DeltaSink.stored({"path": str(tmp_path)}, "rows")
     assert stored is not None
     assert pa.concat_tables(stored.read()).sort_by("id").to_pylist() == rows(1, 2)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_fields_that_differ_in_case_alone_are_a_named_error(lake: Lake, nested: bool) -> None:
+    kind = pa.struct([("id", pa.int64()), ("ID", pa.int64())])
+    values: list[Any] = [{"id": 1, "ID": 2}]
+    if nested:
+        kind, values = pa.struct([("in", kind)]), [{"in": values[0]}]
+    task = lake.opened(P0)
+    task.put(batch(0, values, kind))
+    with pytest.raises(TableMismatchError, match="the fields id and ID, one name"):
+        task.flush()
+
+
+def test_a_value_that_is_too_long_for_the_name_of_a_directory_fails_the_task(lake: Lake) -> None:
+    task = lake.opened(P0, partition_by="name")
+    task.put(batch(0, [{"id": 1, "name": "x" * 300}]))
+    with pytest.raises(LakeStorageError, match="file name too long"):
+        task.flush()
