@@ -1,7 +1,7 @@
 """Which errors pass by themselves, so that the same call may succeed later.
 
 An error of connectx names it (`retriable`). Of errors of libraries those of the network and of the system's resources
-pass. Any other error of a library is about the data, the settings or a defect, and would come again without end.
+pass. Any other error of a library is about the data, the settings or a defect, and would come again each time.
 """
 
 from __future__ import annotations

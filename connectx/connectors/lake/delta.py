@@ -89,6 +89,9 @@ _DIVIDING: Final = (
 
 _UNKNOWN_OPTION: Final = re.compile(r"Configuration key: '(\w+)' is not valid for store")
 
+_VIOLATED: Final = "failed validation check"
+"""What the library writes about a row that violates a constraint."""
+
 
 class DeltaSink(ChangingSink):
     """Writes topics to Delta Lake tables, exactly once."""
@@ -244,6 +247,10 @@ class DeltaLakeTable:
                 )
             except CommitFailedError as error:
                 raise ConflictError from error
+            except Exception as error:
+                if _VIOLATED in str(error):  # of a constraint that came after the rows were checked
+                    raise ConflictError from error
+                raise
 
     def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
         """One MERGE with changes and offsets on top of the snapshot; a missing table or column is created before.

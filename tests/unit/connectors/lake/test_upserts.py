@@ -464,5 +464,5 @@ def test_rows_with_values_to_keep_are_not_staged(lake: Lake, tables: Tables) -> 
     staged = lake.task(**BY_VALUE).stage(
         task.plan("job", P0.topic), "job", iter([batch(1, [{"id": 1, "short": "b", **KEPT}], LONG)])
     )
-    with pytest.raises(NotStageableError, match="keep values"):
+    with pytest.raises(NotStageableError):
         list(staged)

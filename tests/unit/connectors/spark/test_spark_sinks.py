@@ -83,8 +83,6 @@ def test_a_failure_names_the_target_and_the_first_line_of_the_cause() -> None:
     sink.put(batch(0, rows(1)))
     with pytest.raises(DataSourceWriteError, match=r"refuse could not write: ValueError: no space\. Correct"):
         sink.flush()
-    with pytest.raises(DataSourceWriteError):
-        sink.put(batch(0, rows(1)))
 
 
 def test_a_token_is_the_same_for_the_same_ranges_only() -> None:
