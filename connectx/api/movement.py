@@ -6,7 +6,6 @@ and so do records of other producers of the same topic. It works with any Kafka 
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
+from connectx.model.patterns import compiled
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.settings import sink_connector_settings
 from connectx.rest.client import RestClient
@@ -73,7 +73,7 @@ def topic_sizes(config: WorkerConfig, topics: Sequence[str]) -> dict[str, int]:
 def _matching(clients: ClientConfigs, regex: str) -> list[str]:
     admin = Admin(clients.admin())
     try:
-        return [topic for topic in admin.topics() if re.fullmatch(regex, topic)]
+        return [topic for topic in admin.topics() if compiled(regex).matches(topic)]
     finally:
         admin.close()
 

@@ -9,18 +9,16 @@ Mirrors Kafka Connect's KafkaConfigBackingStore (replay) and ClusterConfigState 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectx.model import config_records
 from connectx.model.ids import TASK_ORDER, TaskId
+from connectx.model.placeholders import has_placeholder
 from connectx.model.states import TargetState
 from connectx.values import Value
 
 Properties = Mapping[str, str | None]
-
-PLACEHOLDER = re.compile(r"\$\{[^}]*?:[^}]*?}")  # ConfigTransformer: ${provider:[path:]key}
 
 
 class ConnectorConfigChanged(Value):
@@ -316,7 +314,7 @@ class ConfigLog:
         raw = {
             key: text
             for key, text in (self._configs.get(connector) or {}).items()
-            if text is not None and PLACEHOLDER.search(text)
+            if text is not None and has_placeholder(text)
         }
         return tuple({key: raw.get(key, text) for key, text in config.items()} for config in task_configs)
 

@@ -17,6 +17,19 @@ class ConfigError(ConnectxError):
         self.problems = tuple(problems)
 
 
+class PatternError(ConfigError):
+    """A regular expression that others wrote cannot be used; `reason` is a sentence without its full stop."""
+
+    code = "pattern"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            [f"The regular expression cannot be used: {reason}."],
+            next_step="Write it in Java's syntax, without back references, look-around and atomic groups.",
+        )
+        self.reason = reason
+
+
 class ConfigProviderError(ConnectxError):
     """A config provider cannot read what a placeholder names."""
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from connectx.model.configdef import Validator
+from connectx.model.patterns import compiled, problem_of
 
 _ADDRESS = re.compile(r"([\w.%-]*://)?(\[[0-9A-Fa-f:%.]+\]|[\w.%-]+):[0-9]+", re.ASCII)
 
@@ -68,11 +69,8 @@ def valid_regex() -> Validator:
     """A text that is a regular expression; null passes."""
 
     def check(value: Any) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            return f"Invalid regular expression: {error}"
-        return None
+        problem = problem_of(value or "")
+        return problem and f"Invalid regular expression: {problem}"
 
     return Validator(check, "valid regex")
 
@@ -88,9 +86,9 @@ def valid_regexes() -> Validator:
 
 def matching(pattern: str) -> Validator:
     """A text that the whole regular expression matches; null passes."""
-    compiled = re.compile(pattern)
     return Validator(
-        lambda value: None if value is None or compiled.fullmatch(value) else f"String must match {pattern}", pattern
+        lambda value: None if value is None or compiled(pattern).matches(value) else f"String must match {pattern}",
+        pattern,
     )
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.model.configdef import ConfigDef, invalid_value
+from connectx.model.patterns import compiled
+from connectx.model.placeholders import Placeholder, replaced
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import with_prefix
 from connectx.plugins.hidden_values import HiddenValues
 
 _log = logging.getLogger(__name__)
 
-PLACEHOLDER: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 
 
@@ -121,8 +121,8 @@ class EnvVarConfigProvider(ConfigProvider):
         """Variables whose whole name the pattern matches; there are no paths."""
         if path:
             raise ConfigProviderError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'.")
-        pattern = re.compile(self.settings["allowlist.pattern"])
-        return {name: value for name, value in os.environ.items() if pattern.fullmatch(name)}
+        pattern = compiled(self.settings["allowlist.pattern"])
+        return {name: value for name, value in os.environ.items() if pattern.matches(name)}
 
 
 class ConfigProviders:
@@ -155,20 +155,20 @@ class ConfigProviders:
         """
         found: dict[tuple[str, str], Mapping[str, str]] = {}
 
-        def value(placeholder: re.Match[str]) -> str:
-            name, path, key = placeholder.group(1), placeholder.group(3) or "", placeholder.group(4)
+        def value(placeholder: Placeholder) -> str:
+            name, path, key = placeholder.provider, placeholder.path, placeholder.key
             if name not in self._providers:
-                return placeholder.group()
+                return placeholder.text
             if (name, path) not in found:
                 found[name, path] = self._providers[name].values(path)
             known = found[name, path].get(key)
             if known is None:
                 _log.warning("The config provider %s has no %s; the placeholder is not replaced", name, key)
-                return placeholder.group()
+                return placeholder.text
             self._hidden.add(known)
             return known
 
-        return {key: None if text is None else PLACEHOLDER.sub(value, text) for key, text in config.items()}
+        return {key: None if text is None else replaced(text, value) for key, text in config.items()}
 
 
 def _class_of(key: str, name: str | None, load: Callable[[str], tuple[Any, str]]) -> type[ConfigProvider]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from connectx.model.configdef import ConfigDef, Validator
+from connectx.model.patterns import problem_of
 from connectx.model.states import ConnectorType
 from connectx.model.validators import at_least, non_empty, one_of, unique_list, valid_regex
 from connectx.model.worker_keys import PARTITIONS, REPLICATION_FACTOR
@@ -368,10 +369,8 @@ OWN_CONFIGS: Final = {
 
 def _regexes_problem(value: Any) -> str | None:
     for pattern in value or ():
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            return f"Syntax error in regular expression: {error}"
+        if problem := problem_of(pattern):
+            return f"Syntax error in regular expression: {problem}"
     return None
 
 

@@ -6,15 +6,14 @@ Kafka Connect's SourceConnectorConfig, SinkConnectorConfig and NewTopicCreationG
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
+from connectx.model.patterns import compiled, matches_any, problem_of
 from connectx.model.states import TransactionBoundary
-from connectx.model.validators import valid_regex
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.keys import BULK_CONFIG, SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
 from connectx.values import Value
@@ -44,9 +43,7 @@ class TopicGroup(Value):
 
     def matches(self, topic: str) -> bool:
         """True when an `include` pattern matches the whole name and no `exclude` pattern does."""
-        return any(re.fullmatch(p, topic) for p in self.include) and not any(
-            re.fullmatch(p, topic) for p in self.exclude
-        )
+        return matches_any(self.include, topic) and not matches_any(self.exclude, topic)
 
 
 class SourceSettings(Value):
@@ -167,7 +164,7 @@ def sink_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
             f"The DLQ topic '{dead_letters}' may not be included in the list of topics "
             f"('topics=[{', '.join(named)}]') consumed by the connector"
         )
-    if dead_letters and regex.strip() and valid_regex().check(regex) is None and re.fullmatch(regex, dead_letters):
+    if dead_letters and regex.strip() and problem_of(regex) is None and compiled(regex).matches(dead_letters):
         problems["topics.regex"].append(
             f"The DLQ topic '{dead_letters}' may not be matched by the regex for the topics "
             f"('topics.regex={regex}') consumed by the connector"

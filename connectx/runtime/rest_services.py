@@ -24,10 +24,11 @@ from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import OffsetsAltered
+from connectx.model.placeholders import has_placeholder
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
+from connectx.plugins.config_providers import ConfigProviders
 from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.description import PluginDescription
 from connectx.plugins.registry import Plugins
@@ -111,7 +112,7 @@ class RestServices:
             value = info["value"]
             value["errors"] = [self.masked(problem) for problem in value["errors"]]
             given = config.get(value["name"])
-            if given is not None and PLACEHOLDER.search(given) is not None:
+            if given is not None and has_placeholder(given):
                 value["value"] = given
         return found
 

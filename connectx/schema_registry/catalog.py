@@ -14,7 +14,7 @@ from typing import Any, Final
 from connectx.data.json_schema import nodes
 from connectx.data.protobuf.files import plain_text
 from connectx.data.protobuf.pools import descriptor_of
-from connectx.errors.plugins import ConversionError
+from connectx.errors.plugins import ConversionError, PatternError
 from connectx.model.decoding import WrongShape
 from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility
 from connectx.schema_registry.levels import Level
@@ -321,7 +321,10 @@ class Catalog:
                     f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
                     f"additionalInfo:'{old.kind}'}}"
                 ]
-            found = _PROBLEMS[asked.kind](level, new, self._parsed(old))
+            try:
+                found = _PROBLEMS[asked.kind](level, new, self._parsed(old))
+            except PatternError as error:
+                raise Refusal.INVALID_SCHEMA.error(error.message) from error
             if found:
                 tail = (
                     f"{{oldSchemaVersion: {old.version}}}",

@@ -7,13 +7,13 @@ and `else`, `format`, `propertyNames`, the schemas of `patternProperties`, and u
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
 from connectx.data.json_schema.nodes import Node
+from connectx.model.patterns import compiled
 from connectx.schema_registry import levels
 from connectx.schema_registry.levels import Level
 
@@ -274,7 +274,7 @@ def _is_open(node: Node) -> bool:
 def _covering(node: Node, name: str) -> Node | None:
     """The schema of a property that an object does not name; None where it may not have it."""
     for pattern, schema in node.patterns.items():
-        if re.search(pattern, name):
+        if compiled(pattern).is_in(name):
             return schema
     return None if node.additional is None or node.additional.kind == "false" else node.additional
 

@@ -32,9 +32,9 @@ from connectx.errors.rest import ConnectorNotFoundError, RestError, WaitTimeoutE
 from connectx.errors.transfer import BackupFileError
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, silent
+from connectx.model.placeholders import replaced
 from connectx.model.states import State
 from connectx.owned_files import owned_file
-from connectx.plugins.config_providers import PLACEHOLDER
 from connectx.rest.client import RestClient
 from connectx.values import Value
 from connectx.views import HIDDEN, Row, Shown, html_card, html_table, masked, text_table
@@ -316,11 +316,11 @@ def _parts(config: Config) -> Iterator[tuple[str, str]]:
 
 def _is_placeholder(value: str) -> bool:
     """True when a secret value holds no secret itself, only names of some: `${file:/run/secrets:password}`."""
-    if not PLACEHOLDER.sub("", value).strip():
+    if not replaced(value, lambda _: "").strip():
         return True
     options = dict(_OPTION.findall(value))  # sasl.jaas.config: `... username="app" password="${file:...}";`
     hidden = [text for name, text in options.items() if masked({name: "x"})[name] == HIDDEN]
-    return bool(hidden) and not any(PLACEHOLDER.sub("", text) for text in hidden)
+    return bool(hidden) and not any(replaced(text, lambda _: "") for text in hidden)
 
 
 def _entry(where: str, entry: Any) -> Exported:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from connectx.model.patterns import matches_any
+
 KEY_COLUMNS: Final = re.compile(r"\s*([^:]+):([^:,]+(,[^:,]+)*)\s*")
 """One of the expressions of message.key.columns: `table:column,column`."""
 
@@ -51,4 +53,4 @@ class ColumnFilter:
 
 def matches(patterns: tuple[str, ...], name: str) -> bool:
     """Whether one of the expressions matches a whole name, in any case."""
-    return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in patterns)
+    return matches_any(patterns, name, ignore_case=True)

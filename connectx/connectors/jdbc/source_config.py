@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -13,6 +13,7 @@ from connectx.connectors.jdbc.dialects import connection_config
 from connectx.connectors.jdbc.tables import ColumnMapping
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
+from connectx.model.patterns import compiled
 from connectx.model.validators import at_least, non_empty, one_of, valid_regexes
 from connectx.plugins.settings import limit_problems
 
@@ -247,5 +248,5 @@ def in_patterns(values: Mapping[str, Any], schema: str, catalog: str) -> bool:
 def _like(pattern: str | None, text: str) -> bool:
     if pattern is None:
         return True
-    parts: Sequence[str] = [{"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern]
-    return re.fullmatch("".join(parts), text) is not None
+    parts = [{"%": ".*", "_": "."}.get(sign, f"\\x{{{ord(sign):x}}}") for sign in pattern]
+    return compiled("".join(parts)).matches(text)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import invalid_value
+from connectx.model.patterns import matches_any, problem_of
 from connectx.model.source_offsets import SourcePartition
 
 QUERY_PARTITION: SourcePartition = {"query": "query"}
@@ -68,8 +68,8 @@ class Selection:
 
     whitelist: frozenset[str] = frozenset()
     blacklist: frozenset[str] = frozenset()
-    include: tuple[re.Pattern[str], ...] = ()
-    exclude: tuple[re.Pattern[str], ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Selection:
@@ -77,8 +77,8 @@ class Selection:
         return cls(
             frozenset(values["table.whitelist"]),
             frozenset(values["table.blacklist"]),
-            tuple(map(re.compile, values["table.include.list"])),
-            tuple(map(re.compile, values["table.exclude.list"])),
+            tuple(values["table.include.list"]),
+            tuple(values["table.exclude.list"]),
         )
 
     def takes(self, table: TableName) -> bool:
@@ -93,16 +93,16 @@ class Selection:
         return sorted(self.whitelist.difference(*(table.spellings for table in tables)))
 
 
-def matches(patterns: Sequence[re.Pattern[str]], table: TableName) -> bool:
+def matches(patterns: Sequence[str], table: TableName) -> bool:
     """Whether one of the patterns matches one of the table's names as a whole."""
-    return any(pattern.fullmatch(name) for pattern in patterns for name in table.spellings)
+    return any(matches_any(patterns, name) for name in table.spellings)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMapping:
     """Columns by table: `regex:column` or `regex:[column|column]` (incrementing.column.mapping and its sibling)."""
 
-    entries: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = ()
+    entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def parse(cls, key: str, texts: Sequence[str]) -> ColumnMapping:
@@ -111,13 +111,11 @@ class ColumnMapping:
         for text in texts:
             pattern, colon, columns = text.rpartition(":")
             names = tuple(name.strip() for name in columns.strip().removeprefix("[").removesuffix("]").split("|"))
-            try:
-                compiled = re.compile(pattern)
-            except re.error as error:
-                raise ConfigError([invalid_value(key, text, f"Invalid regular expression: {error}")]) from error
+            if problem := problem_of(pattern):
+                raise ConfigError([invalid_value(key, text, f"Invalid regular expression: {problem}")])
             if not colon or not pattern or not all(names):
                 raise ConfigError([invalid_value(key, text, "it is not of the form regex:column or regex:[one|two]")])
-            entries.append((compiled, names))
+            entries.append((pattern, names))
         return cls(tuple(entries))
 
     def columns(self, table: TableName) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.ids import TopicPartition
+from connectx.model.patterns import matches_any, problem_of
 from connectx.model.validators import addresses, at_least, matching, one_of
 
 _JAVA: Final = "org.apache.kafka.connect.mirror."
@@ -25,10 +25,8 @@ TARGET_ADMIN: Final = ("target.cluster.", "target.admin.")
 
 def _patterns_problem(patterns: Any) -> str | None:
     for pattern in patterns or ():
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            return f"Invalid regular expression {pattern}: {error}"
+        if problem := problem_of(pattern):
+            return f"Invalid regular expression {pattern}: {problem}"
     return None
 
 
@@ -214,9 +212,7 @@ class Naming:
 
 def matches(name: str, wanted: tuple[str, ...], excluded: tuple[str, ...]) -> bool:
     """Whether a whole name fits one of the patterns, and none of those to leave out."""
-    return any(re.fullmatch(pattern, name) for pattern in wanted) and not any(
-        re.fullmatch(pattern, name) for pattern in excluded
-    )
+    return matches_any(wanted, name) and not matches_any(excluded, name)
 
 
 def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:

@@ -42,7 +42,9 @@ class Validator:
 
         try:
             registry = jsonschema_rs.Registry([(name, json.loads(one)) for name, one in references])
-            self._validator = jsonschema_rs.validator_for(json.loads(text), registry=registry)
+            self._validator = jsonschema_rs.validator_for(
+                json.loads(text), registry=registry, pattern_options=jsonschema_rs.RegexOptions()
+            )
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             raise ConversionError(f"Not a valid JSON Schema: {error}.") from error
 

@@ -6,7 +6,6 @@ org.apache.kafka.connect.transforms.predicates. A header's value is its text.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from connectx.data.transforms.fields import NOT_EMPTY, NULLS, SideTransform
 from connectx.data.transforms.texts import as_text
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
+from connectx.model.patterns import compiled
 from connectx.model.validators import non_empty, one_of, valid_regex
 
 
@@ -123,7 +123,8 @@ class TopicNameMatches(Predicate):
     def test(self, table: pa.Table) -> pa.Array:
         """Test each distinct topic once."""
         distinct = one_chunk(table["topic"]).dictionary_encode()
-        matches = [bool(re.fullmatch(self.settings["pattern"], topic)) for topic in distinct.dictionary.to_pylist()]
+        pattern = compiled(self.settings["pattern"])
+        matches = [pattern.matches(topic) for topic in distinct.dictionary.to_pylist()]
         return pc.fill_null(pc.take(pa.array(matches, pa.bool_()), distinct.indices), False)
 
 

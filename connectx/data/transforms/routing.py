@@ -5,7 +5,6 @@ Mirror Filter, RegexRouter, TimestampRouter and TimestampConverter of org.apache
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,8 +17,9 @@ from connectx.data.transforms.api import KAFKA, Transform
 from connectx.data.transforms.columns import TIME, TIMESTAMP, Column, moments, name_of, replaced
 from connectx.data.transforms.date_format import DateFormat
 from connectx.data.transforms.fields import NULLS, SideTransform
-from connectx.errors.plugins import ConfigError, TransformError
-from connectx.model.configdef import ConfigDef, Validator
+from connectx.errors.plugins import ConfigError, PatternError, TransformError
+from connectx.model.configdef import ConfigDef, Validator, invalid_value
+from connectx.model.patterns import compiled
 from connectx.model.validators import one_of, valid_regex
 
 _PER_MS: Final = {
@@ -28,7 +28,6 @@ _PER_MS: Final = {
     "microseconds": (1, 1000),
     "nanoseconds": (1, 1_000_000),
 }
-_GROUP: Final = re.compile(r"\\(.)|\$(\d+)|\$\{(\w+)\}|([\\$])")
 
 
 class Filter(Transform):
@@ -55,17 +54,18 @@ class RegexRouter(Transform):
 
     def configure(self) -> None:
         """Compile both."""
-        self._regex = re.compile(self.settings["regex"])
-        self._replacement = _template(self.settings["replacement"], self._regex)
+        self._regex, template = compiled(self.settings["regex"]), self.settings["replacement"]
+        try:
+            self._replacement = self._regex.replacement(template)
+        except PatternError as error:
+            raise ConfigError([invalid_value("replacement", template, error.reason)]) from error
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Route each distinct topic once."""
         return replaced(table, "topic", mapped(one_chunk(table["topic"]), self._route))
 
     def _route(self, topic: str) -> str:
-        if not self._regex.fullmatch(topic):
-            return topic
-        return self._regex.sub(self._replacement, topic, count=1)
+        return self._replacement.first_in(topic) if self._regex.matches(topic) else topic
 
 
 def mapped(texts: pa.Array, change: Callable[[str], str]) -> pa.Array:
@@ -73,27 +73,6 @@ def mapped(texts: pa.Array, change: Callable[[str], str]) -> pa.Array:
     distinct = texts.dictionary_encode()
     changed = pa.array([change(text) for text in distinct.dictionary.to_pylist()], pa.string())
     return pc.take(changed, distinct.indices)
-
-
-def _template(replacement: str, regex: re.Pattern[str]) -> str:
-    """Java's replacement as Python's: $1, ${name}, and a backslash before what is meant as it stands."""
-
-    def part(found: re.Match[str]) -> str:
-        literal, number, name, wrong = found.groups()
-        if literal is not None:
-            return literal.replace("\\", r"\\")
-        if name is not None:
-            return rf"\g<{name}>"
-        if wrong is not None:
-            raise ConfigError([f"Invalid value {replacement} for configuration replacement: Illegal group reference"])
-        digits = number
-        while len(digits) > 1 and int(digits) > regex.groups:
-            digits = digits[:-1]
-        if int(digits) > regex.groups:
-            raise ConfigError([f"Invalid value {replacement} for configuration replacement: No group {digits}"])
-        return rf"\g<{digits}>{number[len(digits) :]}"
-
-    return _GROUP.sub(part, replacement)
 
 
 def _date_format_problem(value: Any) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from connectx.errors.plugins import PatternError
 from connectx.history.wording import duration, listing, plural
+from connectx.model.patterns import compiled
 from connectx.model.spelling import misspelled
 from connectx.model.states import LOST, State
 from connectx.model.worker_keys import WorkerKeys
@@ -257,8 +258,8 @@ def read_topics(cluster: ClusterInventory, connector: AuditedConnector) -> list[
     if not pattern:
         return [topic for topic in connector.topics if topic in cluster.topics]
     try:
-        matches = re.compile(pattern).fullmatch
-    except re.error:
+        matches = compiled(pattern).matches
+    except PatternError:
         return []
     return sorted(topic for topic in cluster.topics if not topic.startswith("__") and matches(topic))
 

@@ -5,12 +5,13 @@ Topics, groups and transactional ids are compared within one Kafka (`kafka_id`),
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import TypeVar
 
+from connectx.errors.plugins import PatternError
 from connectx.history.wording import listing
+from connectx.model.patterns import compiled
 from connectx.model.places import Place
 from connectx.model.states import State
 from connectx.values import Value
@@ -221,8 +222,8 @@ def _write_apart(sources: Sequence[_Placed]) -> bool:
 
 def _matches(pattern: str, topic: str) -> bool:
     try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
+        return compiled(pattern).matches(topic)
+    except PatternError:
         return False
 
 

@@ -6,7 +6,6 @@ sources with task instances that are in no group, targets with queries.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
+from connectx.model.patterns import compiled
 from connectx.model.payloads import ConnectorConfigured
 from connectx.plugins.connectors import Connector, SinkConnector
 from connectx.plugins.settings import sink_connector_settings
@@ -253,7 +253,7 @@ class ConnectorPlaces:
     def _matching(self, regex: str) -> list[str]:
         admin = Admin(self._cluster.clients.admin())
         try:
-            return [topic for topic in admin.topics() if re.fullmatch(regex, topic)]
+            return [topic for topic in admin.topics() if compiled(regex).matches(topic)]
         finally:
             admin.close()
 

@@ -12,6 +12,7 @@ from connectx.core.messages import PrepareTask
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TaskId
+from connectx.model.patterns import compiled
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.connectors import SinkConnector
 from connectx.plugins.keys import BULK_CONFIG, LIMITS_CONFIG, RESTART_CONFIG
@@ -113,7 +114,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         settings=settings,
         loop=_loop_settings(order, worker, settings, plugin, connector),
         consumer_config=consumer_config,
-        subscription=settings.topics or (_whole_name(settings.topics_regex or ""),),
+        subscription=settings.topics or (compiled(settings.topics_regex or "").of_topics,),
         bulk_modules=tuple(BULK_CONFIG.parse(config)["bulk.modules"]),
         max_executor_connections=_max_executor_connections(config, settings),
         max_poll_records=int(max_records or _MAX_POLL_RECORDS),
@@ -157,8 +158,3 @@ def _max_executor_connections(config: Mapping[str, str | None], settings: SinkSe
     """The task's share of max.connections without its own one; None: no limit."""
     most: int = LIMITS_CONFIG.parse(config)["max.connections"]
     return max(0, most // settings.tasks_max - 1) if most else None
-
-
-def _whole_name(regex: str) -> str:
-    """Java matches whole names; librdkafka takes a name that starts with ^ for an expression, and searches."""
-    return f"^({regex.removeprefix('^').removesuffix('$')})$"

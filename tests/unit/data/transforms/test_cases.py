@@ -133,7 +133,7 @@ CASES = [
         "RegexRouter", {"regex": "(.*)-(.*)-(\\d\\d\\d\\d)", "replacement": "$1$2"}, 1, "ab", "topic", topic="a-b-2026"
     ),
     Case("RegexRouter", {"regex": "b", "replacement": "x"}, 1, "abc", "topic", topic="abc"),
-    Case("RegexRouter", {"regex": "(?P<n>.*)", "replacement": "pre-${n}\\$"}, 1, "pre-t$", "topic", topic="t"),
+    Case("RegexRouter", {"regex": "(?<n>.*)", "replacement": "pre-${n}\\$"}, 1, "pre-t$", "topic", topic="t"),
     Case("RegexRouter", {"regex": "(.*)", "replacement": "$11"}, 1, "t1", "topic", topic="t"),
     Case("TimestampRouter", {}, 1, "test-20170103", "topic"),
     Case(
