@@ -87,7 +87,9 @@ def _loaded(group: Group, point: EntryPoint) -> type | None:
         found = point.load()
         if not (isinstance(found, type) and issubclass(found, _bases(group))):
             raise TypeError(f"{point.value} is not a subclass of what the group needs")
-    except Exception as error:  # the module of another package may raise anything when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the module of another package may raise anything when it is imported
         package = "an unknown package" if point.dist is None else point.dist.name
         why = f"{type(error).__name__}: {error}"
         _log.warning("The entry point %s of %s in %s is left out: %s", point.name, package, group, why)

@@ -12,6 +12,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors.base import ConnectxError
@@ -43,6 +44,7 @@ _TYPES: Final[Mapping[Group, str]] = {
     Group.PREDICATES: "predicate",
     Group.CONFIG_PROVIDERS: "configprovider",
 }
+_IMPORT_S: Final = 5.0
 _HEADER_CONVERTER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 
@@ -53,6 +55,8 @@ class Plugins:
         self._installed = InstalledPlugins()
         self._registered: dict[str, type[Connector]] = {}
         self._registered_others: dict[str, type] = {}
+        self._types: dict[str, ConnectorType] = {}
+        self._imports: dict[str, Thread] = {}
 
     def register(self, cls: type) -> str:
         """Make a connector, transformation or predicate known, under its module's and its own name; returns that name.
@@ -118,9 +122,29 @@ class Plugins:
             return None
 
     def connector_type(self, config: Mapping[str, str | None] | None) -> ConnectorType:
-        """Source or sink; unknown when there is no such class."""
-        cls = self.find_connector((config or {}).get("connector.class") or "")
-        return ConnectorType.UNKNOWN if cls is None else type_of(cls)
+        """Source or sink; unknown when there is no such class, or while its import takes longer than some seconds.
+
+        A module that is not imported yet is imported on a thread that ends with it: a worker's core asks here, and must
+        not run what others wrote.
+        """
+        name = ((config or {}).get("connector.class") or "").strip()
+        if name in self._registered:
+            return type_of(self._registered[name])
+        if name not in self._types:
+            importing = self._imports.get(name)
+            if importing is None or not importing.is_alive():
+                thread_name = f"import-{name[:80]}"
+                importing = Thread(target=self._find_type, args=(name,), name=thread_name, daemon=True)
+                self._imports[name] = importing
+                importing.start()
+                importing.join(_IMPORT_S)
+        return self._types.get(name, ConnectorType.UNKNOWN)
+
+    def _find_type(self, name: str) -> None:
+        cls = self.find_connector(name)
+        if cls is not None:
+            self._types[name] = type_of(cls)
+        self._imports.pop(name, None)
 
     def create_connector(self, config: Mapping[str, str | None]) -> Connector:
         """A new instance for a connector configuration; it is not started.
@@ -375,7 +399,9 @@ def _load(path: str) -> tuple[Any, str]:
         missing = error.name or ""
         outside = not (module == missing or module.startswith(f"{missing}."))
         return None, f" ({module} needs the module {missing}, which is not installed)" if outside else ""
-    except Exception as error:  # a module runs its own code when it is imported, which may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module runs its own code when it is imported, which may even call sys.exit
         return None, f" ({type(error).__name__}: {error})"
     return found, ""
 

@@ -19,16 +19,20 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
 
 
-def dumps(value: Any) -> bytes:
-    """Compact JSON; a lone surrogate becomes a question mark, as in Java's getBytes.
+def dumps(value: Any, *, errors: str = "strict") -> bytes:
+    """Compact JSON.
+
+    Args:
+        value: what JSON can hold.
+        errors: what becomes of a lone surrogate, as in `str.encode`: "replace" makes it a question mark.
 
     Raises:
-        ValueError: for NaN and infinities. TypeError: for what JSON cannot hold.
+        ValueError: for NaN and infinities, and for lone surrogates. TypeError: for what JSON cannot hold.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if "\\u" in text:
         text = _ESCAPE.sub(lambda found: "\\" + found[1][:1] + found[1][1:].upper(), text)
-    return text.encode(errors="replace")
+    return text.encode(errors=errors)
 
 
 def loads(data: bytes) -> Any:

@@ -132,7 +132,7 @@ class Call:
 
     async def blocking(self, function: Callable[..., T], *args: Any) -> T:
         loop = asyncio.get_running_loop()
-        return await self._within_limit(loop.run_in_executor(self._backend.threads, function, *args))
+        return await self._within_limit(loop.run_in_executor(self._backend.threads, _contained, function, *args))
 
     async def forward(self, worker_url: str) -> Response:
         return await self._backend.forwarder.forward(self.request, self.content, worker_url)
@@ -144,6 +144,16 @@ class Call:
         return waiting.result()
 
 
+def _contained(function: Callable[..., T], *args: Any) -> T:
+    """Call, and let no plugin end the event loop, as with sys.exit."""
+    try:
+        return function(*args)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RestError(f"A plugin raised {type(error).__name__}: {error}", status=500) from error
+
+
 class JsonResponse(Response):
     """A JSON body. What others wrote into it, such as half of a surrogate pair, does not keep it from being sent."""
 
@@ -151,7 +161,7 @@ class JsonResponse(Response):
 
     @override
     def render(self, content: Any) -> bytes:
-        return compact_json.dumps(content)
+        return compact_json.dumps(content, errors="replace")
 
 
 async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes:

@@ -31,6 +31,7 @@ from connectx.model.header_rules import HeaderRule
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.app import create_app
 from connectx.rest.call import Backend, Limits
+from connectx.rest.connections import Connections, most_connections
 from connectx.rest.credentials import Credentials
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.guard import Address, Guard
@@ -71,6 +72,7 @@ __all__ = ["Ask", "Limits", "QuietServer", "RestServer", "Services"]
 _ANYWHERE = ("0.0.0.0", "::")
 _KEEP_ALIVE_S = 75
 _MAX_HEAD_BYTES = 64 * 1024
+_BACKLOG = 64
 _THREADS = 32
 """Made as they are needed: validations that wait for a database must not hold up what others ask."""
 
@@ -241,9 +243,12 @@ async def _serve(servers: list[QuietServer], sockets: list[socket.socket], forwa
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn without its clock (ten wake-ups a second), and able to drop everything."""
+    """uvicorn without its clock (ten wake-ups a second), with a limit of connections, and able to drop everything."""
 
-    def __init__(self, app: ASGIApp, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, context: ssl.SSLContext | None = None, *, max_connections: int | None = None
+    ) -> None:
+        self.connections = Connections(max_connections or most_connections())
         config = uvicorn.Config(
             app,
             loop="asyncio",
@@ -258,8 +263,10 @@ class QuietServer(uvicorn.Server):
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            backlog=min(_BACKLOG, self.connections.most),  # asyncio accepts as many before it counts one of them
         )
         config.load()
+        config.http_protocol_class = self.connections.protocol  # type: ignore[assignment]
         config.ssl = context
         super().__init__(config)
         self.abandoned = False
@@ -276,8 +283,9 @@ class QuietServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Run until `leave` is called."""
-        leaving = asyncio.Event()
-        self._leaving = (asyncio.get_running_loop(), leaving)
+        leaving, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.set_exception_handler(self.connections.on_error)
+        self._leaving = (loop, leaving)
         if not self._left.is_set():
             await leaving.wait()
 

@@ -21,8 +21,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from connectx.errors.rest import ListenerError
+from connectx.errors.rest import ListenerError, RestError
 from connectx.history.render.shapes import LOOK
+from connectx.rest.call import read_body
 from connectx.rest.server import QuietServer
 from connectx_widgets import front_end
 from connectx_widgets.panel import Panel
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _JOIN_S = 5.0
+_MAX_MESSAGE_BYTES: Final = 1024 * 1024
+_MESSAGE_S: Final = 30.0
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -156,8 +159,10 @@ class PanelPage:
         if refusal := self._refusal(request):
             return refusal
         try:
-            message = json.loads(await request.body())
-        except ValueError:
+            message = json.loads(await read_body(request, _MAX_MESSAGE_BYTES, _MESSAGE_S))
+        except RestError as error:
+            return _refused(error.status, error.message)
+        except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
             return _refused(400, "This is no message of a panel.")

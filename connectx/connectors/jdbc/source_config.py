@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,7 +16,9 @@ from connectx.model.patterns import compiled
 from connectx.model.validators import at_least, non_empty, one_of, valid_regexes
 from connectx.plugins.settings import limit_problems
 
-_END: Final = re.compile(r""";(?:[;\s]|(?:--|#)[^'"\n]*|/\*[^'"]*?\*/)*$""")
+_END: Final = r""";(?:[;\s]|(?:--|\#)[^'"\n]*|/\*[^'"]*?\*/)*$"""
+"""Matched by RE2: comments can be divided in many ways."""
+
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
 
@@ -211,7 +212,7 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
 
 def single_query(query: str) -> str:
     """`query` as a subquery takes it: without a semicolon at its end, which comments may follow."""
-    return _END.sub("", query).strip()
+    return compiled(_END).replacement("").first_in(query).strip()
 
 
 def _tracked(given: Mapping[str, str], refuse: Any) -> None:

@@ -122,8 +122,12 @@ class ConnectorHost:
     def _next_effect(self) -> ConnectorEffect | None:
         """Wait for an effect; while the plugin is started, call its monitor at its interval and return None then."""
         plugin, interval_ms = self._plugin, None
-        if plugin is not None and self._monitors and self._state is TargetState.STARTED:
-            interval_ms = plugin.monitor_interval_ms()
+        try:
+            if plugin is not None and self._monitors and self._state is TargetState.STARTED:
+                interval_ms = plugin.monitor_interval_ms()
+        except BaseException as error:
+            self._monitors = False  # until the connector is restarted
+            self._failed(error)
         if plugin is None or interval_ms is None:
             return self._queue.get()
         wait_s = max(0.0, self._monitored_s + interval_ms / 1000 - time.monotonic())

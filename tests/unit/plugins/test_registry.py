@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins import registry
 from connectx.plugins.connectors import SinkConnector, SourceConnector
 from connectx.plugins.registry import Plugins, task_properties
 from connectx.plugins.tasks import SinkTask, SourceTask
@@ -130,6 +132,59 @@ def test_the_type_of_an_unknown_class_is_unknown() -> None:
     assert [plugins.connector_type(config) for config in (None, {}, {"connector.class": "Nope"})] == [
         ConnectorType.UNKNOWN
     ] * 3
+
+
+MODULE = """
+import threading
+from connectx.plugins.connectors import SourceConnector
+imported_on = threading.current_thread()
+{body}
+class Source(SourceConnector):
+    "Made by a test."
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Writes a module with this body before its connector, and returns the path of the class."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(body: str) -> str:
+        (tmp_path / "hostile_plugin.py").write_text(MODULE.format(body=body))
+        return "hostile_plugin.Source"
+
+    yield write
+    sys.modules.pop("hostile_plugin", None)
+
+
+def test_the_type_of_a_class_is_found_on_another_thread(module: Callable[[str], str]) -> None:
+    assert Plugins().connector_type({"connector.class": module("")}) is ConnectorType.SOURCE
+    assert sys.modules["hostile_plugin"].imported_on is not threading.current_thread()
+
+
+@pytest.mark.parametrize("body", ["import sys; sys.exit(3)", "raise GeneratorExit", "raise BaseException('x')"])
+def test_a_module_that_ends_its_program_is_a_class_that_is_not_found(module: Callable[[str], str], body: str) -> None:
+    config = {"connector.class": module(body)}
+    plugins = Plugins()
+    assert plugins.connector_type(config) is ConnectorType.UNKNOWN
+    with pytest.raises(PluginNotFoundError):
+        plugins.create_connector(config)
+
+
+def test_a_module_whose_import_takes_long_holds_nobody_up(
+    module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_IMPORT_S", 0.01)
+    monkeypatch.setattr(threading, "may_go_on", threading.Event(), raising=False)
+    config = {"connector.class": module("threading.may_go_on.wait(60)")}
+    plugins = Plugins()
+    assert plugins.connector_type(config) is ConnectorType.UNKNOWN
+    importing = plugins._imports["hostile_plugin.Source"]
+    assert plugins.connector_type(config) is ConnectorType.UNKNOWN
+    assert plugins._imports["hostile_plugin.Source"] is importing
+    threading.may_go_on.set()  # type: ignore[attr-defined]
+    importing.join(60)
+    assert plugins.connector_type(config) is ConnectorType.SOURCE
 
 
 def test_task_properties_are_those_that_a_java_worker_writes() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from connectx.errors.rest import RestError
+from connectx.rest.call import _contained
+from connectx.rest.connections import Connections
 from connectx.rest.server import QuietServer, listen
 
 LARGE = 8_000_000  # more than sockets hold
@@ -22,9 +27,14 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def serving(unread_s: float = 60) -> AsyncIterator[tuple[QuietServer, tuple[str, int]]]:
+async def serving(
+    unread_s: float = 60, max_connections: int | None = None
+) -> AsyncIterator[tuple[QuietServer, tuple[str, int]]]:
     """A server of `app`, and its address."""
-    server, listening = QuietServer(app), listen("http://127.0.0.1:0", unread_s=unread_s)
+    server, listening = (
+        QuietServer(app, max_connections=max_connections),
+        listen("http://127.0.0.1:0", unread_s=unread_s),
+    )
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield server, listening.getsockname()
@@ -67,3 +77,36 @@ def test_a_head_above_the_limit_is_refused() -> None:
             return answer
 
     assert asyncio.run(scenario()).startswith(b"HTTP/1.1 400")
+
+
+def test_idle_connections_are_closed_for_new_ones_with_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> bytes:
+        async with serving(max_connections=3) as (server, address):
+            idle = [await asyncio.open_connection(*address) for _ in range(8)]
+            for reader, _ in idle[:5]:
+                with contextlib.suppress(ConnectionError):
+                    assert await asyncio.wait_for(reader.read(), 30) == b""
+            assert len(server.server_state.connections) <= 3
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            return await asyncio.wait_for(reader.readuntil(b"\r\n"), 30)
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 200")
+    assert len([one for one in caplog.records if one.name == "connectx.rest.connections"]) == 1
+
+
+def test_connections_that_cannot_be_accepted_are_reported_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = [0.0]
+    connections = Connections(3, lambda: now_s[0])
+    loop = asyncio.new_event_loop()
+    for _ in range(1_000):
+        connections.on_error(loop, {"message": "socket.accept() out of system resource"})
+    now_s[0] = 61.0
+    connections.not_accepted()
+    loop.close()
+    assert [one.args[-1] for one in caplog.records if isinstance(one.args, tuple)] == [1, 1_000]
+
+
+def test_a_plugin_that_ends_its_program_is_an_error_of_its_request() -> None:
+    with pytest.raises(RestError, match="SystemExit"):
+        _contained(sys.exit, 3)

@@ -12,6 +12,7 @@ from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
     ConnectorStateReached,
+    ConnectorStopped,
     GenerateTaskConfigs,
     SetConnectorTargetState,
     StartConnector,
@@ -118,4 +119,26 @@ def test_a_paused_connector_is_not_monitored() -> None:
     assert isinstance(said.get(timeout=30), ConnectorStateReached)
     assert said.get(timeout=30) == TaskReconfigurationRequested("c", 1)
     host.execute(StopConnector("c", 1))
+    assert host.join(30)
+
+
+class Ending(Source):
+    """Ends its program when it is asked for its interval."""
+
+    def monitor_interval_ms(self) -> int | None:
+        raise SystemExit(3)
+
+
+def test_a_connector_that_ends_its_program_fails_alone() -> None:
+    said: SimpleQueue[Stimulus] = SimpleQueue()
+    order = StartConnector("c", 1, {}, TargetState.STARTED)
+    providers = ConfigProviders({}, lambda name: (None, "unknown"))
+    host = ConnectorHost(order, lambda given: Ending(), lambda plugin, given: (), said.put, providers)
+    host.start()
+    assert isinstance(said.get(timeout=30), ConnectorStarted)
+    failed = said.get(timeout=30)
+    assert isinstance(failed, ConnectorFailed)
+    assert "SystemExit" in failed.trace
+    host.execute(StopConnector("c", 1))
+    assert isinstance(said.get(timeout=30), ConnectorStopped)
     assert host.join(30)
