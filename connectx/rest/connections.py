@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _LEAST: Final = 16
 _MOST: Final = 4_096
 _SHARE: Final = 4
-_SAID_EVERY_S: Final = 60.0
+_LOG_EVERY_S: Final = 60.0
 _NO_FILES: Final = "socket.accept() out of system resource"
 
 
@@ -47,7 +47,7 @@ class Connections:
         self._clock = clock
         self._open: dict[H11Protocol, None] = {}
         self._closed = self._not_accepted = 0
-        self._said_s: float | None = None
+        self._logged_s: float | None = None
 
     def opened(self, connection: H11Protocol) -> None:
         """Take a new connection, and close one if it is one too many."""
@@ -74,9 +74,9 @@ class Connections:
     def _report(self) -> None:
         """Log what was refused, at most once a minute."""
         now_s = self._clock()
-        if self._said_s is not None and now_s < self._said_s + _SAID_EVERY_S:
+        if self._logged_s is not None and now_s < self._logged_s + _LOG_EVERY_S:
             return
-        self._said_s = now_s
+        self._logged_s = now_s
         _log.warning(
             "%d connections were closed, as more than %d were open, and %d could not be accepted for want of files.",
             self._closed,
