@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -134,6 +134,8 @@ class SchemaName(Value):
         return self != NO_NAME
 
 
+Speller: TypeAlias = Callable[[pa.DataType, Any], Any]
+
 NO_NAME: Final = SchemaName()
 """Of a schema without name, version, documentation and parameters."""
 
@@ -186,28 +188,31 @@ def described(field: pa.Field, schema: SchemaName, default: Any = None) -> pa.Fi
     return schema.on(made) if schema else made
 
 
-def schema_of(kind: pa.DataType, *, optional: bool = True, name: SchemaName = NO_NAME) -> dict[str, Any]:
+def schema_of(
+    kind: pa.DataType, *, optional: bool = True, name: SchemaName = NO_NAME, spell: Speller | None = None
+) -> dict[str, Any]:
     """Connect's schema of an Arrow type, with the order of keys that Java writes.
 
     Args:
         name: of the schema, in addition to what the type implies.
+        spell: spells the defaults of fields of a type; by default they stay as they were read.
 
     Raises:
         ConversionError: Connect has no such type.
     """
     if pa.types.is_dictionary(kind):
-        return schema_of(kind.value_type, optional=optional, name=name)
-    return _body(kind) | {"optional": optional} | name.over(logical_name(kind)).to_json()
+        return schema_of(kind.value_type, optional=optional, name=name, spell=spell)
+    return _body(kind, spell) | {"optional": optional} | name.over(logical_name(kind)).to_json()
 
 
-def _body(kind: pa.DataType) -> dict[str, Any]:
+def _body(kind: pa.DataType, spell: Speller | None) -> dict[str, Any]:
     types = pa.types
     if types.is_struct(kind):
-        return {"type": "struct", "fields": [_schema_within(field) | {"field": field.name} for field in kind]}
+        return {"type": "struct", "fields": [_schema_within(field, spell) | {"field": field.name} for field in kind]}
     if is_list(kind):
-        return {"type": "array", "items": _schema_within(kind.value_field)}
+        return {"type": "array", "items": _schema_within(kind.value_field, spell)}
     if types.is_map(kind):
-        values = _schema_within(kind.item_field)
+        values = _schema_within(kind.item_field, spell)
         return {"type": "map", "keys": schema_of(kind.key_type, optional=False), "values": values}
     connect_type = next((name for fits, name in _NAMES if fits(kind)), None)
     if connect_type is None:
@@ -215,11 +220,13 @@ def _body(kind: pa.DataType) -> dict[str, Any]:
     return {"type": connect_type}
 
 
-def _schema_within(field: pa.Field) -> dict[str, Any]:
+def _schema_within(field: pa.Field, spell: Speller | None) -> dict[str, Any]:
     """Schema of a field of another type, with its name and its default."""
-    schema = schema_of(field.type, optional=field.nullable, name=SchemaName.of(field))
+    schema = schema_of(field.type, optional=field.nullable, name=SchemaName.of(field), spell=spell)
     default = default_of(field)
-    return schema if default is None else schema | {"default": default}
+    if default is None:
+        return schema
+    return schema | {"default": default if spell is None else spell(field.type, default)}
 
 
 def default_of(field: pa.Field) -> Any:

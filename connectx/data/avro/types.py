@@ -41,6 +41,8 @@ _UNNAMED: Final = f"{NAMESPACE}.ConnectDefault"
 """Names of records that have none in Connect begin so."""
 
 _MOST_DIGITS: Final = 38
+_UNION: Final = "io.confluent.connect.avro.Union"
+"""Name of the schema of a struct that stands for a union of several types, as in AvroData."""
 _NAMED: Final = ("record", "enum", "fixed", "error")
 _PRIMITIVE: Final = frozenset(_ENCODED) - set(_NAMED)
 
@@ -150,7 +152,8 @@ class _Parser:
         if isinstance(schema, str):
             return AvroType(schema, label=schema) if schema in _PRIMITIVE else self._known(schema, namespace)
         if isinstance(schema, list):
-            return AvroType("union", parts=tuple(self.parsed(part, namespace) for part in schema))
+            parts = tuple(self.parsed(part, namespace) for part in schema)
+            return AvroType("union", parts=parts, schema=SchemaName(_UNION))
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.parsed(kind, namespace)

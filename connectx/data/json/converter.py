@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,9 @@ from connectx.data.parts import joined
 from connectx.errors.plugins import ConfigError, ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
+
+_DEFAULT: Final = "\ufdd0default"
+"""Stands for a default in the text of a schema: no name begins with this character, which Unicode does not assign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +134,29 @@ class JsonConverter(Converter):
                 raise ConversionError("The value is null, and its schema is required and has no default.")
             text = pc.fill_null(text, "null")
         if self.has_schemas:
-            head = as_jackson(json.dumps(self._schema_of(values.type), separators=(",", ":"), ensure_ascii=False))
+            head = self._head(values.type)
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())
 
-    def _schema_of(self, kind: pa.DataType) -> dict[str, Any] | None:
+    def _head(self, kind: pa.DataType) -> str:
         """The schema that is written; maps that a transformation made of a tombstone have none."""
         if connect_schema.is_schemaless(kind):
-            return None
-        column = self._schema
-        made = connect_schema.schema_of(kind, optional=column.optional, name=column.name)
-        return made if column.default is None else made | {"default": column.default}
+            return "null"
+        column, spelled = self._schema, []
+
+        def spell(of: pa.DataType, default: Any) -> Any:
+            """Defaults as values are spelled: they take their places in the text."""
+            if pa.types.is_nested(of):
+                return default
+            value = pa.array([connect_schema.default_value(of, default)], of)
+            spelled.append(json_text(value, base64_decimals=self._base64_decimals)[0].as_py())
+            return f"{_DEFAULT}{len(spelled) - 1}"
+
+        schema = connect_schema.schema_of(kind, optional=column.optional, name=column.name, spell=spell)
+        if column.default is not None:
+            schema |= {"default": spell(kind, column.default)}
+        head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
+        return re.sub(f'"{_DEFAULT}(\\d+)"', lambda found: spelled[int(found[1])], head)
 
     def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
         """Without schemas: documents as `target`, or as text; with schemas: as each record's own type.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from connectx.data.arrays import is_list
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import TIME_NAME, SchemaName, default_of, with_default
+from connectx.data.connect_schema import TIME_NAME, SchemaName, default_of, is_schemaless, with_default
 from connectx.data.headers import HEADERS
 from connectx.errors.plugins import TransformError
 
@@ -86,8 +86,9 @@ class Fields:
     ) -> None:
         self._table = table
         self._side = side
-        self._varied = varied
         array = one_chunk(table[side])
+        self.schemaless: bool = side in varied or is_schemaless(array.type)
+        """The fields are entries of a map, of which each record has its own."""
         self.count: int = len(array)
         self.empty: bool = pa.types.is_null(array.type) or 0 < self.count == array.null_count
         """Keys or values are null, so that there are no fields to change."""
@@ -108,13 +109,13 @@ class Fields:
         """
         if name in self.columns:
             return self.columns[name]
-        if self._side not in self._varied:
+        if not self.schemaless:
             raise TransformError(f"Field does not exist: {name}")
         return pa.field(name, pa.null()), pa.nulls(self.count)
 
     def with_missing(self, names: Collection[str]) -> dict[str, Column]:
         """All fields. Without schemas those of these names that are missing are null, as Java's maps get them."""
-        missing = [name for name in names if name not in self.columns] if self._side in self._varied else []
+        missing = [name for name in names if name not in self.columns] if self.schemaless else []
         return self.columns | {name: self.column(name) for name in missing}
 
     def struct(self, columns: Sequence[Column]) -> pa.Array:
@@ -123,7 +124,7 @@ class Fields:
         Raises:
             TransformError: two fields have the same name, or a required field is null.
         """
-        if self._side in self._varied:
+        if self.schemaless:
             columns = list({field.name: (field.with_nullable(True), values) for field, values in columns}.values())
         names = [field.name for field, _ in columns]
         for name in names:
@@ -143,7 +144,7 @@ class Fields:
             optional: whether the schema is optional; None: as before.
         """
         whole = self._table.schema.field(self._side)
-        field = whole if optional is None or self._side in self._varied else whole.with_nullable(optional)
+        field = whole if optional is None or self.schemaless else whole.with_nullable(optional)
         return replaced(self._table, self._side, self.struct(columns), field)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
-from connectx.data.connect_schema import default_of, with_default
+from connectx.data.connect_schema import default_of, is_schemaless, with_default
 from connectx.data.transforms.api import KAFKA, Transform
 from connectx.data.transforms.columns import (
     TIMESTAMP,
@@ -152,7 +152,7 @@ class ReplaceField(SideTransform):
         exclude, include = self.settings["exclude"], self.settings["include"]
         names = [name for name in fields.columns if name not in exclude and (not include or name in include)]
         made = [self._renames.get(name, name) for name in names]
-        if self.side in self.varied and len(set(made)) < len(made):
+        if fields.schemaless and len(set(made)) < len(made):
             names = in_java_order(names)
         columns = [
             (fields.columns[name][0].with_name(self._renames.get(name, name)), fields.columns[name][1])
@@ -301,7 +301,7 @@ class ExtractField(SideTransform):
                     f"Only Struct objects supported for [field extraction], found: {name_of(values.type)}"
                 )
             index = values.type.get_field_index(name)
-            if index < 0 and self.side in self.varied:
+            if index < 0 and (self.side in self.varied or is_schemaless(values.type)):
                 values, field = pa.nulls(len(values)), pa.field(self.side, pa.null())
                 break
             if index < 0:
@@ -346,7 +346,7 @@ class Flatten(SideTransform):
         if fields.empty:
             return table
         flat = self._flat(fields.columns, "", list, optional=False)
-        if self.side in self.varied and len({field.name for field, _ in flat}) < len(flat):
+        if fields.schemaless and len({field.name for field, _ in flat}) < len(flat):
             flat = self._flat(fields.columns, "", in_java_order, optional=False)
         return fields.back(flat, optional=False)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.avro.types import parse, value_type
+from connectx.data.connect_schema import SchemaName
 from connectx.errors.plugins import ConversionError
 
 UTC_US = pa.timestamp("us", "UTC")
@@ -51,6 +52,14 @@ def test_a_union_of_several_types_is_a_struct_with_a_field_for_each() -> None:
     record = pa.struct([pa.field("x", pa.int32(), False)])
     assert seen(schema) == pa.struct([pa.field("int", pa.int32()), pa.field("R", record)])
     assert seen(schema, full_labels=True) == pa.struct([pa.field("int", pa.int32()), pa.field("a.b.R", record)])
+
+
+def test_the_struct_of_a_union_has_the_name_that_avro_data_gives_it() -> None:
+    schema = {"type": "record", "name": "R", "fields": [
+        {"name": "u", "type": ["null", "int", "string"]}, {"name": "o", "type": ["null", "int"]}]}  # fmt: skip
+    union, optional = seen(schema)
+    assert SchemaName.of(union).name == "io.confluent.connect.avro.Union"
+    assert not SchemaName.of(optional)
 
 
 def test_a_name_is_found_in_its_namespace_and_among_the_references() -> None:

@@ -313,3 +313,14 @@ def test_a_large_table_keeps_its_order() -> None:
     rows = pa.table({"value": pa.array(range(200_000))})
     table = encode(rows, KEY, PLAIN)
     assert table["value"].to_pylist() == [b"%d" % number for number in range(200_000)]
+
+
+def test_defaults_in_schemas_are_spelled_as_values_are() -> None:
+    price = described(pa.field("p", pa.decimal128(5, 2)), NO_NAME, "AJY=")
+    share = described(pa.field("f", pa.float32()), NO_NAME, -198279.109375)
+    rows = pa.array([{"p": None, "f": 1.5}], pa.struct([price, share]))
+    numeric = JsonConverter({"decimal.format": "NUMERIC"})
+    for converter, wanted in ((WITH_SCHEMAS, '"AJY="'), (numeric, "1.50")):
+        (text,) = written(rows, converter)
+        assert f'"default":{wanted},"field":"p"' in text
+        assert '"default":-198279.11,"field":"f"' in text
