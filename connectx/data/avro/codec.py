@@ -34,11 +34,14 @@ class AvroCodec:
 
     A body of type bytes alone is the bytes themselves, as Confluent's serializers write it.
 
+    Args:
+        native: use pyruhvro, whose native code reads whole columns of others' bytes, for the types that it has.
+
     Raises:
         ConversionError: no Arrow type can hold the values.
     """
 
-    def __init__(self, avro: AvroType) -> None:
+    def __init__(self, avro: AvroType, *, native: bool = True) -> None:
         self._avro = avro
         self._kind = value_type(avro)
         _refuse_ambiguous(avro)
@@ -47,7 +50,7 @@ class AvroCodec:
         record = {"type": "record", "name": "connectx", "fields": [{"name": _FIELD, "type": encoded_schema(avro)}]}
         self._text = json.dumps(record)
         self._raw = avro.kind == "bytes"
-        self._fast = not found & _SLOW and not _has_empty_record(avro)
+        self._fast = native and not found & _SLOW and not _has_empty_record(avro)
         self._parsed: Any = None
 
     @property

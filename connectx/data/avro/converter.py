@@ -20,6 +20,7 @@ from connectx.data.registry.client import KnownSchema
 from connectx.data.registry.converter import OwnSchema, RegistryConverter
 from connectx.data.registry.keys import REGISTRY_CONFIG
 from connectx.model.configdef import ConfigDef
+from connectx.model.validators import one_of
 
 
 class AvroConverter(RegistryConverter):
@@ -62,6 +63,15 @@ class AvroConverter(RegistryConverter):
             doc="Full name of records whose schema has none, such as com.acme.Order. Empty: Connect's ConnectDefault.",
             importance="LOW",
         )
+        .define(
+            "avro.library",
+            str,
+            "pyruhvro",
+            doc="What reads and writes records: pyruhvro, native code for whole columns (fastavro for other types), "
+            "or fastavro alone, record by record.",
+            importance="LOW",
+            validator=one_of("pyruhvro", "fastavro"),
+        )
     )
 
     def own_schema(self, kind: pa.DataType, name: SchemaName) -> OwnSchema:
@@ -76,7 +86,8 @@ class AvroConverter(RegistryConverter):
         return OwnSchema(text, self._parsed(text, ()).name)
 
     def codec(self, known: KnownSchema, record: str = "") -> AvroCodec:
-        return AvroCodec(self._parsed(known.text, [text for _, text in known.references]))
+        parsed = self._parsed(known.text, [text for _, text in known.references])
+        return AvroCodec(parsed, native=self.settings["avro.library"] == "pyruhvro")
 
     def _parsed(self, text: str, references: Any) -> AvroType:
         return parse(text, references, full_labels=self.settings["enhanced.avro.schema.support"])
