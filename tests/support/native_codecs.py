@@ -1,4 +1,4 @@
-"""Reads damaged records by native code, in a process of its own: `python -m tests.support.native_codecs SEED COUNT`.
+"""Reads damaged records by native code, in a separate process: `python -m tests.support.native_codecs SEED COUNT`.
 
 It ends with 0 if each record was read or refused. A crash of native code ends it with a signal.
 """
