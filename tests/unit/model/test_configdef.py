@@ -109,7 +109,7 @@ def test_numbers_out_of_range(validator: Any, value: str, problem: str) -> None:
     [
         (one_of("A", "b", ignore_case=True), "B", "x", "String must be one of (case insensitive): A, B"),
         (non_empty(), "x", " ", "String must be non-empty"),
-        (valid_regex(), "a.*", "(", "Invalid regular expression: missing ), unterminated subpattern at position 0"),
+        (valid_regex(), "a.*", "(", "Invalid regular expression: it ends within a group"),
         (matching("[a-z]+"), "abc", "A", "String must match [a-z]+"),
         (table_name_format(), "x.${topic}", "${topics}", "${topics} is not known; the only variable is ${topic}"),
         (table_name_format(), "x_$1{2}", "x_${topic", "${topic is not known; the only variable is ${topic}"),
