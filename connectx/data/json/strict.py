@@ -41,6 +41,9 @@ _NOT_FINITE: Final = {
 }
 _CALENDAR: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d(:?\d\d)?)?)?")
 _EXACT: Final = Context(prec=400)
+_LEADING_ZEROS: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|(?<![\w.+-])(-?)0+(?=[0-9])', re.DOTALL)
+"""Texts, which stay, or zeros before other digits of a number. An open text is taken whole, so that no text costs more
+than its length."""
 _BASE64_NEEDS_SCHEMA: Final = "and base64 is read only with a schema: write decimals with decimal.format=NUMERIC"
 
 
@@ -59,7 +62,7 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def text_of(record: bytes) -> str:
-    """The document of a record, without spaces around it.
+    """The document of a record, without spaces around it and zeros before numbers, which Java takes.
 
     Raises:
         RefusedDocumentError: it is not one JSON document in UTF-8.
@@ -70,18 +73,19 @@ def text_of(record: bytes) -> str:
     except UnicodeDecodeError as error:
         raise RefusedDocumentError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     except (msgspec.MsgspecError, RecursionError):
-        _read_slowly(record)
+        text = _LEADING_ZEROS.sub(r"\1\2", text)
+        _read_slowly(text)
     return text
 
 
-def _read_slowly(record: bytes) -> None:
+def _read_slowly(text: str) -> None:
     """Raise what is wrong with a document. Python's decoder takes half a surrogate pair, as Java does."""
     try:
-        _DECODER.decode(record.decode("utf-8").strip(WHITESPACE))
+        _DECODER.decode(text)
     except RecursionError as error:
         raise RefusedDocumentError("it is not JSON: it is nested too deeply") from error
     except ValueError as error:
-        raise RefusedDocumentError(f"it is not JSON: {error}" if record.strip() else "it is empty") from error
+        raise RefusedDocumentError(f"it is not JSON: {error}" if text else "it is empty") from error
 
 
 def content(text: str) -> str:

@@ -36,6 +36,12 @@ def exactly(value: Any) -> str:
     return repr(value)
 
 
+def test_zeros_before_a_number_are_skipped_and_texts_keep_them() -> None:
+    values, errors = read(b'{"a":007,"b":[-00.5,00,1e-07],"c":"007"}', b'{"a":7}', b"-01", b'"01')
+    assert exactly(values[:3]) == exactly([{"a": 7, "b": [-0.5, 0, 1e-07], "c": "007"}, {"a": 7}, -1])
+    assert [error is None for error in errors] == [True, True, True, False]
+
+
 SHAPES: dict[str, tuple[bytes, Any]] = {
     "a field": (b'{"a":1}', {"a": 1}),
     "the same field null": (b'{"a":null}', {"a": None}),

@@ -134,6 +134,11 @@ def test_each_bad_record_has_its_reason_and_no_value_and_its_neighbours_are_read
     assert dict(zip(BAD, errors[::2], strict=True)) == BAD
 
 
+def test_zeros_before_a_number_are_skipped() -> None:
+    values, errors = read([b'{"id":007}', b'{"id":-00}', b'{"id":8}'], PLAIN, pa.struct([("id", pa.int64())]))
+    assert (values, errors) == ([{"id": 7}, {"id": 0}, {"id": 8}], [None] * 3)
+
+
 def test_without_a_wanted_type_a_record_is_its_exact_text() -> None:
     records = [
         b' {"a": 0.12345678901234567890, "b":1e999} ',
