@@ -105,7 +105,8 @@ class Chain:
         for step in self.steps:
             count = sum(part.num_rows for part in parts)
             failed_before = len(failures)
-            parts = _merged([made for part in parts for made in _step(step, part, failures)])
+            changed = [made for part in parts for made in _step(step, part, failures)]
+            parts = _merged([shape for made in changed for _, shape in divided(made)])
             left = sum(part.num_rows for part in parts)
             filtered += count - left - (len(failures) - failed_before)
         return Transformed(tuple(parts), filtered, tuple(sorted(failures, key=lambda failure: failure.row)))

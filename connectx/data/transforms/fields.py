@@ -12,11 +12,13 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import default_of, is_schemaless, with_default
+from connectx.data.shapes import united
 from connectx.data.transforms.api import KAFKA, Transform
 from connectx.data.transforms.columns import (
     TIMESTAMP,
@@ -334,6 +336,26 @@ class HoistField(SideTransform):
         return replaced(table, self.side, made, pa.field(self.side, made.type, nullable=False))
 
 
+def _by_null_objects(values: pa.Array) -> list[Any]:
+    """Numbers of the rows in which the same structs within a struct are null, at any depth."""
+    nulls = _null_objects(values)
+    if not nulls:
+        return [np.arange(len(values))]
+    patterns = np.unique(np.stack(nulls), axis=1, return_inverse=True)[1].reshape(-1)
+    return [np.flatnonzero(patterns == each) for each in range(patterns.max() + 1)]
+
+
+def _null_objects(values: pa.Array) -> list[Any]:
+    """For each struct within a struct that is null in some rows only, in which."""
+    found = []
+    for inner in values.flatten():
+        if pa.types.is_struct(inner.type) and inner.null_count < len(inner):
+            if inner.null_count:
+                found.append(inner.is_null().to_numpy(zero_copy_only=False))
+            found += _null_objects(inner)
+    return found
+
+
 class Flatten(SideTransform):
     """Puts the fields of nested structs beside the others, under joined names."""
 
@@ -341,13 +363,16 @@ class Flatten(SideTransform):
     config = ConfigDef().define("delimiter", str, ".", doc="What to put between names.")
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """Arrays stay as they are."""
+        """Arrays stay as they are. Without schemas an object that is null in a record has no fields there."""
         fields = self.fields(table, "flattening")
         if fields.empty:
             return table
-        flat = self._flat(fields.columns, "", list, optional=False)
+        if fields.schemaless and len(groups := _by_null_objects(one_chunk(table[self.side]))) > 1:
+            parts = [(rows, one_chunk(self.apply(table.take(pa.array(rows)))[self.side])) for rows in groups]
+            return replaced(table, self.side, united(parts), table.schema.field(self.side))
+        flat = self._flat(fields.columns, "", list, schemaless=fields.schemaless)
         if fields.schemaless and len({field.name for field, _ in flat}) < len(flat):
-            flat = self._flat(fields.columns, "", in_java_order, optional=False)
+            flat = self._flat(fields.columns, "", in_java_order, schemaless=True)
         return fields.back(flat, optional=False)
 
     def _flat(
@@ -356,7 +381,8 @@ class Flatten(SideTransform):
         prefix: str,
         order: Callable[[Collection[str]], list[str]],
         *,
-        optional: bool,
+        schemaless: bool,
+        optional: bool = False,
     ) -> list[Column]:
         flat: list[Column] = []
         for name in order(columns.keys()):
@@ -368,8 +394,11 @@ class Flatten(SideTransform):
                     f"Flatten transformation does not support MAP for record with schemas (for field {label})."
                 )
             if pa.types.is_struct(field.type):
+                if schemaless and 0 < len(values) == values.null_count:
+                    flat.append((pa.field(label, pa.null()), pa.nulls(len(values))))
+                    continue
                 inner = {part.name: (part, array) for part, array in zip(field.type, values.flatten(), strict=True)}
-                flat += self._flat(inner, label, order, optional=nullable)
+                flat += self._flat(inner, label, order, schemaless=schemaless, optional=nullable)
             else:
                 flat.append((field.with_name(label).with_nullable(nullable), values))
         return flat

@@ -121,3 +121,14 @@ def test_a_transformation_that_loses_columns_says_so() -> None:
 
     outcome = Chain((Step("mine", Loses({})),)).apply(rows([1]))
     assert "did not give back its table with all of its columns" in outcome.failures[0].message
+
+
+def test_an_object_that_is_null_in_a_record_has_no_fields_there() -> None:
+    values = [{"a": {"b": {"c": 1}}}, {"a": {"b": None}}, {"a": None}, {"a": {"b": {"c": 2}}}]
+    flat = [{"a.b.c": 1}, {"a.b": None}, {"a": None}, {"a.b.c": 2}]
+    chain = Chain((step("Flatten$Value"), step("HoistField$Value", field="h")))
+    for step_ in chain.steps:
+        step_.transform.varied = frozenset({"value"})
+    for chosen in (slice(None), *(slice(row, row + 1) for row in range(len(values)))):
+        outcome = chain.apply(rows(values[chosen]))
+        assert in_order(outcome.parts)["value"].to_pylist() == [{"h": each} for each in flat[chosen]]
