@@ -94,8 +94,9 @@ def divided(table: pa.Table) -> list[tuple[Any, pa.Table]]:
 
 
 def _flat(parts: Iterable[Part]) -> Iterator[Part]:
-    """Parts of one type each."""
-    for rows, values in parts:
+    """Parts of one type each. Arrow counts rows without a sign: differences of these are never negative."""
+    for numbers, values in parts:
+        rows = numbers.astype(np.int64)
         if is_united(values.type):
             yield from ((rows[inner], part) for inner, part in parts_of(values))
         else:

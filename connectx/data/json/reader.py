@@ -496,7 +496,7 @@ def _true(mask: pa.Array) -> Any:
 
 def _spread(values: pa.Array, rows: Any, count: int) -> pa.Array:
     """Values at their rows, null elsewhere."""
-    if len(values) == count and (np.diff(rows) > 0).all():
+    if len(values) == count and (rows[1:] > rows[:-1]).all():
         return values
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))

@@ -36,6 +36,14 @@ def exactly(value: Any) -> str:
     return repr(value)
 
 
+@pytest.mark.parametrize("count", [9, 90, 900])
+def test_records_without_a_value_stay_at_their_rows(count: int) -> None:
+    documents = [None if row % 3 == 0 else b'{"n":%d}' % row for row in range(count)]
+    values, errors = read(*documents)
+    assert values == [None if row % 3 == 0 else {"n": row} for row in range(count)]
+    assert errors == [None] * count
+
+
 def test_zeros_before_a_number_are_skipped_and_texts_keep_them() -> None:
     values, errors = read(b'{"a":007,"b":[-00.5,00,1e-07],"c":"007"}', b'{"a":7}', b"-01", b'"01')
     assert exactly(values[:3]) == exactly([{"a": 7, "b": [-0.5, 0, 1e-07], "c": "007"}, {"a": 7}, -1])
