@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 
 # What a test of the launcher runs in a process of its own, because pyspark allows one driver in a process.
 START = """
+import os
 import sys
 from connectx.jvm.java import find_java
 from connectx.spark.sessions import SparkProvider
 
 java = find_java({}) if sys.argv[1] == "wheel" else find_java(use_wheel=False)
-provider = SparkProvider(java=java)
+os.environ["JAVA_HOME"] = str(java.path)
+provider = SparkProvider()
 spark = provider.get()
 rows = spark.range(5).mapInArrow(lambda batches: batches, "id LONG").toArrow().num_rows
 version = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.specification.version') v").first().v
 provider.close()
 print(java.source, version, rows)
-again = SparkProvider(java=java)
+again = SparkProvider()
 print(again.get().range(3).count())
 again.close()
 """

@@ -22,7 +22,7 @@ def numbered(*parts: tuple[list[int], pa.Array]) -> list[tuple[Any, pa.Array]]:
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int32])
 def test_rows_may_be_numbers_of_any_type(kind: type) -> None:
-    rows = [np.array([1, 3], kind), np.array([0, 2], kind)]
+    rows: list[Any] = [np.array([1, 3], kind), np.array([0, 2], kind)]
     assert united(zip(rows, [pa.array([1, 3]), pa.nulls(2)], strict=True)).to_pylist() == [None, 1, None, 3]
     assert united(zip(rows, [pa.array([1, 3]), TEXT], strict=True)).to_pylist() == ["a", 1, "b", 3]
 
