@@ -24,6 +24,7 @@ from tests.support.tls_servers import TlsServer, after_a_request, tls_server, wi
 
 OURS, STRANGER = trustme.CA(), trustme.CA()
 PASSWORD: Final = "only for the right server"
+COM_QUIT: Final = b"\x01\x00\x00\x00\x01"
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_nothing_falls_back_to_plain_text(tls_mariadb: tuple[int, str], files: P
         man_in_the_middle.received.clear()
         with pytest.raises(DatabasePermissionError):
             cipher(man_in_the_middle.port, parameters.format(files))
-        assert man_in_the_middle.received == b""
+        assert bytes(man_in_the_middle.received) in (b"", COM_QUIT), "no login"
 
 
 @pytest.fixture(scope="module")
