@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
 
 import pytest
 
@@ -20,6 +21,8 @@ from connectx.errors.transient import is_transient
         (OSError("of a library, without a number"), True),
         (PermissionError(errno.EACCES, "no"), False),
         (OSError(errno.ENAMETOOLONG, "no"), False),
+        (sqlite3.OperationalError("table iceberg_tables already exists"), True),
+        (sqlite3.IntegrityError("UNIQUE constraint failed"), False),
         (ValueError("no such column"), False),
         (Exception("Schema error: Duplicate field name"), False),
     ],

@@ -102,13 +102,14 @@ class Lakes:
         if name.startswith("iceberg"):
             from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import NoSuchTableError
+            from sqlalchemy.exc import OperationalError
 
             given = options(
                 {**self.config(name), "iceberg.catalog.s3.secret-access-key": SECRET_KEY}, "iceberg.catalog."
             )
             try:
                 tasks = load_catalog("iceberg", **given).load_table(f"default.{topic}").scan().plan_files()
-            except NoSuchTableError:
+            except (NoSuchTableError, OperationalError):  # the sink makes the catalog's tables at the same time
                 return []
             return [task.file.file_path.removeprefix("s3://") for task in tasks]
         if not name.startswith("delta"):
