@@ -1,7 +1,8 @@
 """Which errors pass by themselves, so that the same call may succeed later.
 
 An error of connectx names it (`retriable`). Of errors of libraries those of the network, of the system's resources and
-of a database's connection or server pass. Any other error of a library is about the data, the settings or a defect, and would come again each time.
+of a database's connection or server pass. Any other error of a library is about the data, the settings or a defect, and
+would come again each time.
 """
 
 from __future__ import annotations
