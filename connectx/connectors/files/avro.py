@@ -15,22 +15,10 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from connectx.data.avro.types import AvroType, parse
+from connectx.data.avro.types import ENCODED, AvroType, parse
 from connectx.errors.plugins import ConversionError
 
 _MOST_DIGITS: Final = 38
-_PLAIN: Final = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-    "fixed": pa.binary(),
-}
 _LOGICAL: Final = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -98,7 +86,7 @@ def _scalar_type(avro: AvroType) -> pa.DataType:
     if avro.logical == "decimal" and avro.kind in ("bytes", "fixed"):
         make = pa.decimal128 if avro.precision <= _MOST_DIGITS else pa.decimal256
         return make(avro.precision, avro.scale)
-    return _LOGICAL.get((avro.kind, avro.logical), _PLAIN[avro.kind])
+    return _LOGICAL.get((avro.kind, avro.logical), ENCODED[avro.kind])
 
 
 def _value(value: Any, avro: AvroType) -> Any:

@@ -24,7 +24,7 @@ from connectx.values import Value
 MAP_ENTRY: Final = f"{NAMESPACE}.MapEntry"
 """Full name of the record that holds a key and a value of a map whose keys are not strings."""
 
-_ENCODED: Final = {
+ENCODED: Final = {
     "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -36,6 +36,7 @@ _ENCODED: Final = {
     "enum": pa.string(),
     "fixed": pa.binary(),
 }
+"""Arrow types of Avro types without a logical type."""
 _NARROW: Final = {"int8": pa.int8(), "int16": pa.int16()}
 _UNNAMED: Final = f"{NAMESPACE}.ConnectDefault"
 """Names of records that have none in Connect begin so."""
@@ -44,7 +45,7 @@ _MOST_DIGITS: Final = 38
 _UNION: Final = "io.confluent.connect.avro.Union"
 """Name of the schema of a struct that stands for a union of several types, as in AvroData."""
 _NAMED: Final = ("record", "enum", "fixed", "error")
-_PRIMITIVE: Final = frozenset(_ENCODED) - set(_NAMED)
+_PRIMITIVE: Final = frozenset(ENCODED) - set(_NAMED)
 
 
 class AvroField(Value):
@@ -244,7 +245,7 @@ def encoded_type(avro: AvroType) -> pa.DataType:
         return pa.list_(pa.field("item", encoded_type(avro.parts[0]), avro.parts[0].is_optional))
     if avro.kind == "map":
         return pa.map_(pa.string(), pa.field("value", encoded_type(avro.parts[0]), avro.parts[0].is_optional))
-    return _ENCODED[avro.kind]
+    return ENCODED[avro.kind]
 
 
 def value_type(avro: AvroType) -> pa.DataType:
@@ -285,7 +286,7 @@ def _scalar_type(avro: AvroType) -> pa.DataType:
         case "int", "":
             return _NARROW.get(avro.connect_type, pa.int32())
         case _:
-            return _ENCODED[avro.kind]
+            return ENCODED[avro.kind]
 
 
 def _value_field(
