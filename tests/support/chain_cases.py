@@ -45,13 +45,17 @@ def a_case(random: Random, *, sink: bool) -> ChainCase:
         value = None
         if random.random() < 0.93:
             value = {"schema": schema, "payload": _value(random, schema)} if schema else _document(random, kinds)
-        records.append({
-            "topic": topic, "partition": random.choice((0, 3)), "offset": offset,
-            "timestamp": random.choice((0, 1_483_425_001_864, -12_219_292_800_001)),
-            "key": random.choice((None, b"k", "é".encode()) if sink else (b"k", "é".encode())),
-            "value": None if value is None else json.dumps(value).encode(),
-            "headers": random.choice(([], [("h", b"abc")], [("h", b"abc"), ("x", None)])),
-        })  # fmt: skip
+        records.append(
+            {
+                "topic": topic,
+                "partition": random.choice((0, 3)),
+                "offset": offset,
+                "timestamp": random.choice((0, 1_483_425_001_864, -12_219_292_800_001)),
+                "key": random.choice((None, b"k", "é".encode()) if sink else (b"k", "é".encode())),
+                "value": None if value is None else json.dumps(value).encode(),
+                "headers": random.choice(([], [("h", b"abc")], [("h", b"abc"), ("x", None)])),
+            }
+        )
     config = {
         "key.converter": STRING,
         "value.converter": JSON,
@@ -149,10 +153,13 @@ def _document(random: Random, kinds: dict[str, str]) -> dict[str, Any]:
             shown = random.choice(("null", "int", "text", "object"))
         if random.random() < 0.85:
             made[name] = {
-                "int": random.choice((0, 12, -7, 2**53 + 1)), "text": random.choice(TEXTS), "null": None,
-                "fraction": random.choice((0.5, 12.25, 1e20)), "list": [1, 2][: random.randint(0, 2)],
+                "int": random.choice((0, 12, -7, 2**53 + 1)),
+                "text": random.choice(TEXTS),
+                "null": None,
+                "fraction": random.choice((0.5, 12.25, 1e20)),
+                "list": [1, 2][: random.randint(0, 2)],
                 "object": {"id": random.randint(0, 9), "a": random.choice((None, "x"))},
-            }[shown]  # fmt: skip
+            }[shown]
     return made
 
 
@@ -167,9 +174,13 @@ def _chain(random: Random, names: Sequence[str], *, sink: bool) -> dict[str, str
             **{f"{alias}.{key}": text for key, text in settings.items()},
         }
         if name == "Filter" or random.random() < 0.25:
-            kind, own = random.choice((
-                ("HasHeaderKey", {"name": "x"}), ("RecordIsTombstone", {}), ("TopicNameMatches", {"pattern": "[a-z]+"}),
-            ))  # fmt: skip
+            kind, own = random.choice(
+                (
+                    ("HasHeaderKey", {"name": "x"}),
+                    ("RecordIsTombstone", {}),
+                    ("TopicNameMatches", {"pattern": "[a-z]+"}),
+                )
+            )
             config |= {f"{alias}.predicate": f"p{number}", f"{alias}.negate": random.choice(("true", "false"))}
             config |= {f"predicates.p{number}.type": f"{KAFKA}transforms.predicates.{kind}"}
             config |= {f"predicates.p{number}.{key}": text for key, text in own.items()}
@@ -181,30 +192,39 @@ def _chain(random: Random, names: Sequence[str], *, sink: bool) -> dict[str, str
 def _transform(random: Random, names: Sequence[str], *, sink: bool) -> tuple[str, dict[str, str]]:
     field, other = random.choice((*names, "missing")), random.choice(names)
     types = ("int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string")
-    made: tuple[str, dict[str, str]] = random.choice((
-        ("Cast$Value", {"spec": f"{field}:{random.choice(types)}"}),
-        ("ExtractField$Value", {"field": field}),
-        ("ExtractField$Value", {"field": f"{other}.id", "field.syntax.version": "V2"}),
-        ("Flatten$Value", {"delimiter": random.choice((".", "_"))}),
-        ("HeaderFrom$Value", {"fields": other, "headers": "from", "operation": random.choice(("copy", "move"))}),
-        ("HoistField$Value", {"field": "outer"}),
-        ("InsertField$Value", {"topic.field": "topic", "offset.field" if sink else "partition.field": field, **STATIC}),
-        ("MaskField$Value", {"fields": f"{field},{other}"}),
-        ("MaskField$Value", {"fields": field, "replacement": random.choice(("7", "***", "1.5"))}),
-        ("ReplaceField$Value", {"exclude": field}),
-        ("ReplaceField$Value", {"include": f"{field},{other}", "renames": f"{other}:renamed"}),
-        ("SetSchemaMetadata$Value", {"schema.name": "shop.Other", "schema.version": "5"}),
-        ("TimestampConverter$Value", {
-            "field": field, "target.type": random.choice(("string", "unix", "Date", "Time", "Timestamp")),
-            "format": random.choice(("yyyy-MM-dd", "EEE d MMM yyyy HH:mm:ss.SSS z")),
-        }),
-        ("ValueToKey", {"fields": other}),
-        ("Filter", {}),
-        ("DropHeaders", {"headers": "h"}),
-        ("InsertHeader", {"header": "new", "value.literal": "text"}),
-        ("RegexRouter", {"regex": "(.*)s", "replacement": "$1-new"}),
-        ("TimestampRouter", {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMddHH"}),
-    ))  # fmt: skip
+    made: tuple[str, dict[str, str]] = random.choice(
+        (
+            ("Cast$Value", {"spec": f"{field}:{random.choice(types)}"}),
+            ("ExtractField$Value", {"field": field}),
+            ("ExtractField$Value", {"field": f"{other}.id", "field.syntax.version": "V2"}),
+            ("Flatten$Value", {"delimiter": random.choice((".", "_"))}),
+            ("HeaderFrom$Value", {"fields": other, "headers": "from", "operation": random.choice(("copy", "move"))}),
+            ("HoistField$Value", {"field": "outer"}),
+            (
+                "InsertField$Value",
+                {"topic.field": "topic", "offset.field" if sink else "partition.field": field, **STATIC},
+            ),
+            ("MaskField$Value", {"fields": f"{field},{other}"}),
+            ("MaskField$Value", {"fields": field, "replacement": random.choice(("7", "***", "1.5"))}),
+            ("ReplaceField$Value", {"exclude": field}),
+            ("ReplaceField$Value", {"include": f"{field},{other}", "renames": f"{other}:renamed"}),
+            ("SetSchemaMetadata$Value", {"schema.name": "shop.Other", "schema.version": "5"}),
+            (
+                "TimestampConverter$Value",
+                {
+                    "field": field,
+                    "target.type": random.choice(("string", "unix", "Date", "Time", "Timestamp")),
+                    "format": random.choice(("yyyy-MM-dd", "EEE d MMM yyyy HH:mm:ss.SSS z")),
+                },
+            ),
+            ("ValueToKey", {"fields": other}),
+            ("Filter", {}),
+            ("DropHeaders", {"headers": "h"}),
+            ("InsertHeader", {"header": "new", "value.literal": "text"}),
+            ("RegexRouter", {"regex": "(.*)s", "replacement": "$1-new"}),
+            ("TimestampRouter", {"topic.format": "${topic}-${timestamp}", "timestamp.format": "yyyyMMddHH"}),
+        )
+    )
     name, settings = made
     if name.startswith(
         ("Cast", "ExtractField", "HeaderFrom", "Mask", "Replace", "TimestampC", "ValueToKey", "InsertF")

@@ -162,30 +162,70 @@ def test_the_value_of_a_placeholder_is_hidden_in_each_way_that_texts_quote_it(en
     assert MARK not in hidden.masked(f"the value {ENCODED[encoded](secret)} is refused")
 
 
-@pytest.mark.parametrize("key", [
-    "my.pwd", "http.proxy.pass", "config.providers.vault.param.pwd", "PASSWORD", "db.passwd", "login.passcode",
-    "ssl.key.password", "trustStorePassword", "oauth2.client.secret", "aws_secret_access_key", "accessKey",
-    "azure.sas_token", "private_key", "basic.auth.user.info", "sasl.jaas.config", "http.authorization",
-    "session.cookie", "x.signature", "headers",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "my.pwd",
+        "http.proxy.pass",
+        "config.providers.vault.param.pwd",
+        "PASSWORD",
+        "db.passwd",
+        "login.passcode",
+        "ssl.key.password",
+        "trustStorePassword",
+        "oauth2.client.secret",
+        "aws_secret_access_key",
+        "accessKey",
+        "azure.sas_token",
+        "private_key",
+        "basic.auth.user.info",
+        "sasl.jaas.config",
+        "http.authorization",
+        "session.cookie",
+        "x.signature",
+        "headers",
+    ],
+)
 def test_the_value_of_a_key_that_is_named_as_a_secret_is_hidden(key: str) -> None:
     assert views.masked({key: MARK}) == {key: "[hidden]"}
 
 
-@pytest.mark.parametrize("text", [
-    "postgresql://me@db.example/shop", "http://host:8083/connectors?name=a@b", "http://a:1,http://b:2/x@y",
-    "Set key.converter=JsonConverter and tasks.max=3.", "Correct connection.password: the server refuses it.",
-    "connection.password=${file:/run/secrets:password}", "aws_access_key_id=AKIA1", "basic.auth.credentials.source=URL",
-    'Basic realm="Kafka Connect", Bearer realm="Kafka Connect"', "config=3, design=4, compass=5",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me@db.example/shop",
+        "http://host:8083/connectors?name=a@b",
+        "http://a:1,http://b:2/x@y",
+        "Set key.converter=JsonConverter and tasks.max=3.",
+        "Correct connection.password: the server refuses it.",
+        "connection.password=${file:/run/secrets:password}",
+        "aws_access_key_id=AKIA1",
+        "basic.auth.credentials.source=URL",
+        'Basic realm="Kafka Connect", Bearer realm="Kafka Connect"',
+        "config=3, design=4, compass=5",
+    ],
+)
 def test_what_is_no_secret_stays(text: str) -> None:
     assert views.masked_text(text) == text
 
 
-@pytest.mark.parametrize("piece", [
-    "://a:", "://a:b@", "password=", "'password':'", 'password="\\', "Bearer ", "a" * 9, "-----BEGIN PRIVATE KEY-----",
-    "secret token password", "authorization:", "\\", "= '",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "://a:",
+        "://a:b@",
+        "password=",
+        "'password':'",
+        'password="\\',
+        "Bearer ",
+        "a" * 9,
+        "-----BEGIN PRIVATE KEY-----",
+        "secret token password",
+        "authorization:",
+        "\\",
+        "= '",
+    ],
+)
 def test_a_long_text_of_others_does_not_hold_the_masker(piece: str) -> None:
     views.masked_text(piece * (200_000 // len(piece)))  # with a time that is its square it would not end
 

@@ -111,8 +111,12 @@ def test_nothing_falls_back_to_plain_text(tls_mariadb: tuple[int, str], files: P
 def postgres_servers(postgres: str) -> Iterator[dict[str, TlsServer]]:
     """A PostgreSQL behind each certificate."""
     folder = parse_qs(urlsplit(postgres).query)["host"][0]
-    certificates = {"right": OURS.issue_cert("localhost"), "stranger": STRANGER.issue_cert("localhost"),
-                    "name": OURS.issue_cert("other.example"), "none": None}  # fmt: skip
+    certificates = {
+        "right": OURS.issue_cert("localhost"),
+        "stranger": STRANGER.issue_cert("localhost"),
+        "name": OURS.issue_cert("other.example"),
+        "none": None,
+    }
     with ExitStack() as running:
         yield {
             name: running.enter_context(tls_server(one, after_a_request, f"{folder}/.s.PGSQL.5432"))

@@ -36,31 +36,48 @@ Reach = Callable[[int, Path], None]
 
 
 def http_sink(port: int, authority: Path) -> None:
-    config = {"http.api.url": f"https://localhost:{port}/", "https.ssl.truststore.location": str(authority),
-              "auth.type": "bearer", "bearer.token": "t0ken"}  # fmt: skip
+    config = {
+        "http.api.url": f"https://localhost:{port}/",
+        "https.ssl.truststore.location": str(authority),
+        "auth.type": "bearer",
+        "bearer.token": "t0ken",
+    }
     with HttpTarget(HttpSettings.of(config)) as target:
         target.send(Request("POST", f"https://localhost:{port}/", TopicPartition("t", 0), (0,), ("{}",)))
 
 
 def oauth(port: int, authority: Path) -> None:
-    login = {"auth.type": "oauth2", "oauth2.token.url": f"https://localhost:{port}/token", "oauth2.client.id": "me",
-             "oauth2.client.secret": "t0ken"}  # fmt: skip
+    login = {
+        "auth.type": "oauth2",
+        "oauth2.token.url": f"https://localhost:{port}/token",
+        "oauth2.client.id": "me",
+        "oauth2.client.secret": "t0ken",
+    }
     config = {"http.api.url": "http://localhost:1/", "https.ssl.truststore.location": str(authority), **login}
     with HttpTarget(HttpSettings.of(config)) as target:
         target.send(Request("POST", "http://localhost:1/", TopicPartition("t", 0), (0,), ("{}",)))
 
 
 def registry(port: int, authority: Path) -> None:
-    given = {"schema.registry.url": f"https://me:t0ken@localhost:{port}", "converter.type": "value",
-             "schema.registry.ssl.truststore.location": str(authority)}  # fmt: skip
+    given = {
+        "schema.registry.url": f"https://me:t0ken@localhost:{port}",
+        "converter.type": "value",
+        "schema.registry.ssl.truststore.location": str(authority),
+    }
     RegistryClient(REGISTRY_CONFIG.parse(given), "AvroConverter", "value").latest("orders-value")
 
 
 def object_store(port: int, authority: Path) -> None:
     import obstore
 
-    given = {"aws_endpoint": f"https://localhost:{port}", "aws_access_key_id": "me", "aws_secret_access_key": "t0ken",
-             "aws_region": "eu-west-1", "root_certificate": authority.read_text(), "timeout": "1s"}  # fmt: skip
+    given = {
+        "aws_endpoint": f"https://localhost:{port}",
+        "aws_access_key_id": "me",
+        "aws_secret_access_key": "t0ken",
+        "aws_region": "eu-west-1",
+        "root_certificate": authority.read_text(),
+        "timeout": "1s",
+    }
     obstore.head(store_of("s3://bucket/lake", given), "x")
 
 

@@ -55,8 +55,10 @@ def test_postgresql_is_read_once_over_restarts(shop: Shop, mode: str) -> None:
 
 def test_postgresqls_infinite_timestamps_have_numbers_and_others_beyond_64_bits_are_refused(shop: Shop) -> None:
     shop.sql("CREATE TABLE t (id serial PRIMARY KEY, d date, a timestamp, z timestamptz)")
-    shop.sql("INSERT INTO t (d, a, z) SELECT v::date, v::timestamp, v::timestamptz FROM unnest(ARRAY['4713-01-02 BC', "
-             "'infinity', '-infinity', '294247-01-10 04:00:54.775807']) v")  # fmt: skip
+    shop.sql(
+        "INSERT INTO t (d, a, z) SELECT v::date, v::timestamp, v::timestamptz FROM unnest(ARRAY['4713-01-02 BC', "
+        "'infinity', '-infinity', '294247-01-10 04:00:54.775807']) v"
+    )
     (piece,) = shop.source("incrementing").slices()
     rows: Any = piece.rows
     found = rows["value"].combine_chunks()
@@ -72,12 +74,19 @@ def test_postgresqls_infinite_timestamps_have_numbers_and_others_beyond_64_bits_
 
 def test_settings_of_the_database_change_no_record(shop: Shop) -> None:
     shop.sql("CREATE TABLE t (id serial, d date[], i interval, f float4[], b bytea[], r tstzrange, m text)")
-    shop.sql("INSERT INTO t (d, i, f, b, r, m) VALUES ('{2024-01-02}', '1 mon 2 days 03:04:05', '{0.33333334}', "
-             """ARRAY['\\x00ff'::bytea], '[2024-01-01 00:00+02,)', 'é\\')""")  # fmt: skip
+    shop.sql(
+        "INSERT INTO t (d, i, f, b, r, m) VALUES ('{2024-01-02}', '1 mon 2 days 03:04:05', '{0.33333334}', "
+        """ARRAY['\\x00ff'::bytea], '[2024-01-01 00:00+02,)', 'é\\')"""
+    )
     expected = {
-        "id": 1, "d": "{2024-01-02}", "i": "1 mon 2 days 03:04:05", "f": "{0.33333334}", "b": '{"\\\\x00ff"}',
-        "r": '["2023-12-31 22:00:00+00",)', "m": "é\\",
-    }  # fmt: skip
+        "id": 1,
+        "d": "{2024-01-02}",
+        "i": "1 mon 2 days 03:04:05",
+        "f": "{0.33333334}",
+        "b": '{"\\\\x00ff"}',
+        "r": '["2023-12-31 22:00:00+00",)',
+        "m": "é\\",
+    }
     others = (
         *("client_encoding=latin1", "datestyle=SQL,DMY", "intervalstyle=iso_8601", "extra_float_digits=-3"),
         *("bytea_output=escape", "timezone=Asia/Tokyo", "standard_conforming_strings=off"),
@@ -100,10 +109,24 @@ def test_postgresqls_types_become_connects(shop: Shop) -> None:
     )
     moment = datetime.datetime(2026, 1, 1)
     expected = {
-        "id": 1, "s": 1, "n": Decimal("2.50"), "w": Decimal(7), "x": f"1{'0' * 40}", "f": 0.5, "b": b"x", "i": "1 day",
-        "u": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "j": '{"a": 1}', "m": "ok", "l": "{1,2}", "c": "abc", "o": True,
-        "d": moment.date(), "a": moment, "z": moment.replace(tzinfo=datetime.UTC),
-    }  # fmt: skip
+        "id": 1,
+        "s": 1,
+        "n": Decimal("2.50"),
+        "w": Decimal(7),
+        "x": f"1{'0' * 40}",
+        "f": 0.5,
+        "b": b"x",
+        "i": "1 day",
+        "u": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+        "j": '{"a": 1}',
+        "m": "ok",
+        "l": "{1,2}",
+        "c": "abc",
+        "o": True,
+        "d": moment.date(),
+        "a": moment,
+        "z": moment.replace(tzinfo=datetime.UTC),
+    }
     (piece,) = shop.source("incrementing").slices()
     assert values_of(piece) == [expected]
     rows: Any = piece.rows
@@ -148,10 +171,24 @@ def test_mariadbs_types_become_connects(maria: MariaShop) -> None:
     maria.sql("INSERT INTO v (s) VALUES (2)")
     moment = datetime.datetime(2026, 1, 1)
     expected = {
-        "id": Decimal(1), "s": 1, "t": 1, "n": Decimal("2.50"), "w": Decimal(7), "f": 0.5, "e": 1e-7, "b": b"\0x",
-        "m": "ok", "d": moment.date(), "a": moment, "z": moment.replace(tzinfo=datetime.UTC), "i": "12:00:01",
-        "c": "aä€", "y": 2026, "u": 4_000_000_000, "j": '{"a": 1}',
-    }  # fmt: skip
+        "id": Decimal(1),
+        "s": 1,
+        "t": 1,
+        "n": Decimal("2.50"),
+        "w": Decimal(7),
+        "f": 0.5,
+        "e": 1e-7,
+        "b": b"\0x",
+        "m": "ok",
+        "d": moment.date(),
+        "a": moment,
+        "z": moment.replace(tzinfo=datetime.UTC),
+        "i": "12:00:01",
+        "c": "aä€",
+        "y": 2026,
+        "u": 4_000_000_000,
+        "j": '{"a": 1}',
+    }
     first, second = maria.source("incrementing").values()
     assert first == expected
     assert second == dict.fromkeys(expected) | {"id": Decimal(2), "s": 2}
@@ -166,9 +203,11 @@ def test_mariadbs_types_become_connects(maria: MariaShop) -> None:
 
 
 def test_mariadbs_values_keep_all_digits_and_signs_in_tables_and_queries(maria: MariaShop) -> None:
-    maria.sql("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, u8 tinyint unsigned, u24 mediumint unsigned, "
-              "u32 int unsigned, u64 bigint unsigned, z int(5) zerofill, f float, n decimal(38,2) unsigned, g point) "
-              "WITH SYSTEM VERSIONING")  # fmt: skip
+    maria.sql(
+        "CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, u8 tinyint unsigned, u24 mediumint unsigned, "
+        "u32 int unsigned, u64 bigint unsigned, z int(5) zerofill, f float, n decimal(38,2) unsigned, g point) "
+        "WITH SYSTEM VERSIONING"
+    )
     maria.sql(
         "INSERT INTO t VALUES (1, 255, 16777215, 4294967295, 18446744073709551615, 7, 16777215, 3.5, POINT(1, 2))"
     )
@@ -176,9 +215,15 @@ def test_mariadbs_values_keep_all_digits_and_signs_in_tables_and_queries(maria: 
     first, second = maria.source("incrementing").values()
     point = first.pop("g")
     assert first == {
-        "id": 1, "u8": 255, "u24": 16777215, "u32": 4294967295, "u64": Decimal(18446744073709551615), "z": 7,
-        "f": 16777215.0, "n": Decimal("3.50"),
-    }  # fmt: skip
+        "id": 1,
+        "u8": 255,
+        "u24": 16777215,
+        "u32": 4294967295,
+        "u64": Decimal(18446744073709551615),
+        "z": 7,
+        "f": 16777215.0,
+        "n": Decimal("3.50"),
+    }
     assert second["f"] == struct.unpack("f", struct.pack("f", 0.12345679))[0]
     assert maria.source("bulk", query="SELECT * FROM t WHERE id = 1; -- all").values() == [first | {"g": point}]
     assert len(point) == 25

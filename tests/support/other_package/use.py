@@ -60,10 +60,19 @@ def stored_by_executors(shelf: str) -> list[dict[str, Any]]:
     rows = [{"topic": TOPIC, "partition": 0, "offset": n, "timestamp": 0, "value": b'{"id": %d}' % n} for n in range(3)]
     conversion = Conversion.of(PLUGINS, config, WORKER, reads_fields=plugin.reads_fields)
     order = staging.StagingOrder(
-        task=TaskId("c", 0), group_id="g", connector=cls, task_config=config,
-        conversion=conversion, consumer={}, parts=[(at, (0, 3))], wanted=Wanted(),
-        plan=None, token="t", tolerate_all=False, keep_raw=False,
-    )  # fmt: skip
+        task=TaskId("c", 0),
+        group_id="g",
+        connector=cls,
+        task_config=config,
+        conversion=conversion,
+        consumer={},
+        parts=[(at, (0, 3))],
+        wanted=Wanted(),
+        plan=None,
+        token="t",
+        tolerate_all=False,
+        keep_raw=False,
+    )
     raw = pa.Table.from_pylist(rows, SCHEMA)
     with patch.object(staging, "read_ranges", lambda *given, **more: iter([raw])):
         (answer,) = order(iter([pa.RecordBatch.from_pydict({"id": [0]})]))

@@ -42,12 +42,15 @@ def test_a_key_is_the_one_of_a_unique_index_without_a_primary_key(
     [
         ("DEFAULT", ("ALTER TABLE t RENAME a TO z",), ({"b": 2, "a": 1}, {"b": 3, "z": 2})),
         ("FULL", ("ALTER TABLE t RENAME a TO z",), ({"b": 2, "a": 1}, {"b": 3, "z": 2})),
-        ("DEFAULT", ("ALTER TABLE t DROP CONSTRAINT t_pkey", "ALTER TABLE t ADD PRIMARY KEY (a)"),
-         ({"b": 2, "a": 1}, {"a": 2})),
+        (
+            "DEFAULT",
+            ("ALTER TABLE t DROP CONSTRAINT t_pkey", "ALTER TABLE t ADD PRIMARY KEY (a)"),
+            ({"b": 2, "a": 1}, {"a": 2}),
+        ),
         ("DEFAULT", ("ALTER TABLE t ALTER c SET NOT NULL",), ({"b": 2, "a": 1}, {"b": 3, "a": 2})),
         ("DEFAULT", (), ({"a": 1, "b": 2},)),
     ],
-)  # fmt: skip
+)
 def test_changes_before_a_change_of_the_table_keep_its_key_and_nulls(
     shop: Captured, identity: str, change: tuple[str, ...], keys: tuple[dict[str, int], ...]
 ) -> None:
@@ -70,8 +73,10 @@ def test_a_column_that_may_be_null_again_is_optional(shop: Captured) -> None:
     capture = Capture(shop)
     capture.records()
     required = []
-    for statements in (["INSERT INTO t VALUES (1, 1)"],
-                       ["ALTER TABLE t ALTER n DROP NOT NULL", "INSERT INTO t VALUES (2, 2), (3, NULL)"]):  # fmt: skip
+    for statements in (
+        ["INSERT INTO t VALUES (1, 1)"],
+        ["ALTER TABLE t ALTER n DROP NOT NULL", "INSERT INTO t VALUES (2, 2), (3, NULL)"],
+    ):
         shop.sql(*statements)
         ((table,),) = (tables_of(piece) for piece in capture.slices())
         required.append(not table.schema.field("value").type.field("after").type.field("n").nullable)
@@ -80,8 +85,11 @@ def test_a_column_that_may_be_null_again_is_optional(shop: Captured) -> None:
 
 
 def test_names_that_no_topic_can_have_get_underscores(shop: Captured) -> None:
-    shop.sql('CREATE SCHEMA "my shop"', 'CREATE TABLE "my shop"."Order Items" ("Id no" int PRIMARY KEY)',
-             'CREATE TABLE "T😀é" (id int PRIMARY KEY)')  # fmt: skip
+    shop.sql(
+        'CREATE SCHEMA "my shop"',
+        'CREATE TABLE "my shop"."Order Items" ("Id no" int PRIMARY KEY)',
+        'CREATE TABLE "T😀é" (id int PRIMARY KEY)',
+    )
     shop.sql('INSERT INTO "my shop"."Order Items" VALUES (1)', 'INSERT INTO "T😀é" VALUES (1)')
     capture = Capture(shop)
     found = capture.records()

@@ -91,7 +91,7 @@ def test_a_nested_field_that_the_first_slice_lacks_is_rescued(tmp_path: Path) ->
         (pa.map_(pa.string(), pa.int64()), '{"a":1}', [("a", 1)]),
         (pa.map_(pa.string(), pa.int64()), '{"a":"b"}', None),
     ],
-)  # fmt: skip
+)
 def test_a_value_fits_its_column_or_is_rescued(tmp_path: Path, kind: pa.DataType, document: str, value: Any) -> None:
     path = write(tmp_path / "in.json", f'{{"v":{document}}}\n{{"v":null}}\n{{}}\n'.encode())
     for rows in (1_000, 1):
@@ -186,7 +186,7 @@ def test_avro_files_have_the_types_of_their_schema(tmp_path: Path) -> None:
         "at": (["null", {"type": "long", "logicalType": "timestamp-millis"}], MOMENT, MOMENT),
         "nothing": (["null", "long"], None, None),
         "kind": ({"type": "enum", "name": "kind", "symbols": ["A", "B"]}, "B", "B"),
-    }  # fmt: skip
+    }
     fields = [{"name": name, "type": kind} for name, (kind, _, _) in kinds.items()]
     path = tmp_path / "in.avro"
     with path.open("wb") as file:

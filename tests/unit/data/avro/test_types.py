@@ -42,8 +42,11 @@ def test_a_schema_has_connects_type(schema: Any, kind: pa.DataType) -> None:
 
 
 def test_fields_are_nullable_where_their_union_has_null() -> None:
-    schema = {"type": "record", "name": "R", "fields": [
-        {"name": "a", "type": ["int", "null"], "default": 1}, {"name": "b", "type": "int"}]}  # fmt: skip
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": ["int", "null"], "default": 1}, {"name": "b", "type": "int"}],
+    }
     assert seen(schema) == pa.struct([pa.field("a", pa.int32(), True), pa.field("b", pa.int32(), False)])
 
 
@@ -55,8 +58,11 @@ def test_a_union_of_several_types_is_a_struct_with_a_field_for_each() -> None:
 
 
 def test_the_struct_of_a_union_has_the_name_that_avro_data_gives_it() -> None:
-    schema = {"type": "record", "name": "R", "fields": [
-        {"name": "u", "type": ["null", "int", "string"]}, {"name": "o", "type": ["null", "int"]}]}  # fmt: skip
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "u", "type": ["null", "int", "string"]}, {"name": "o", "type": ["null", "int"]}],
+    }
     union, optional = seen(schema)
     assert SchemaName.of(union).name == "io.confluent.connect.avro.Union"
     assert not SchemaName.of(optional)

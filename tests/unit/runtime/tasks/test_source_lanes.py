@@ -105,7 +105,7 @@ def by_executors(
 
     monkeypatch.setattr(bulk_job, "transform_and_encode", encoded)
     sent = cloudpickle.loads(cloudpickle.dumps(of))
-    with suppress(ConnectxError):  # a mock registry, which this process has anew, counts ids up as it is asked
+    with suppress(ConnectxError):  # this copy of the mock registry numbers schemas in order
         made(sent, pa.concat_tables(tables))
     *found, counts = [row for batch in encode_rows(sent, [(0, table) for table in tables]) for row in batch.to_pylist()]
     return [bulk_job._batch_of(row, PRODUCER) for row in found], counts, bad
