@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +32,43 @@ def entry_lists(maps: pa.Array) -> pa.Array:
     kind = maps.type
     entry = pa.struct([pa.field("key", kind.key_type, nullable=False), pa.field("value", kind.item_type)])
     return maps.cast(pa.list_(entry))
+
+
+def offsets_of(lists: pa.Array) -> pa.Array:
+    """Offsets of lists or maps from 0, null where they are null."""
+    lengths = lengths_of(lists if is_list(lists.type) else entry_lists(lists))
+    ends = np.concatenate([[0], np.cumsum(lengths.to_numpy())]).astype(np.int32)
+    if not lists.null_count:
+        return pa.array(ends)
+    return pa.array(ends, mask=np.append(lists.is_null().to_numpy(zero_copy_only=False), False))
+
+
+def as_type(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Values cast to a type whose structs may have their fields in another order, and more of them.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit.
+        pyarrow.ArrowNotImplementedError: Arrow has no such cast.
+    """
+    if values.type == kind:
+        return values
+    try:
+        return values.cast(kind)
+    except pa.ArrowTypeError:
+        pass  # Arrow 19 wants the fields that the values have in their order
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([as_type(chunk, kind) for chunk in values.chunks], kind)
+    if pa.types.is_struct(kind):
+        found = {field.name: column for field, column in zip(values.type, values.flatten(), strict=True)}
+        columns = [
+            as_type(found[field.name], field.type) if field.name in found else pa.nulls(len(values), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null())
+    if pa.types.is_map(kind):
+        keys, items = entry_lists(values).flatten().flatten()
+        return pa.MapArray.from_arrays(offsets_of(values), keys, as_type(items, kind.item_type)).cast(kind)
+    return pa.ListArray.from_arrays(offsets_of(values), as_type(values.flatten(), kind.value_type)).cast(kind)
 
 
 def joined_lists(lists: pa.Array, texts: pa.Array, separator: str) -> pa.Array:

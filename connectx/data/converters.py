@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.chunks import one_chunk
+from connectx.data.chunks import one_chunk, rows_where
 from connectx.data.connect_schema import NO_SCHEMA, ColumnSchema
 from connectx.data.converter import Converter, Decoded
 from connectx.data.frames import Rows, in_arrow
@@ -148,7 +148,7 @@ def _groups_by_type(
     if len(wanted) <= 1:
         return [(kind, None) for kind in wanted] or [(None, None)]
     named = {kind: pa.array(topics, pa.string()) for kind, topics in wanted.items()}
-    return [(kind, pc.indices_nonzero(pc.is_in(table["topic"], found))) for kind, found in named.items()]
+    return [(kind, rows_where(pc.is_in(table["topic"], found))) for kind, found in named.items()]
 
 
 def _read_groups(
@@ -197,7 +197,7 @@ def _written_by_topic(
         topics = pc.coalesce(passed_on("topic", table["topic"]), topics)
     order, chunks = [], []
     for name in topics.unique().to_pylist():
-        rows = pc.indices_nonzero(topics.is_null() if name is None else pc.equal(topics, name))
+        rows = rows_where(topics.is_null() if name is None else pc.equal(topics, name))
         of_topic = converter if name is None else converter.for_topic(name)
         part = table[side] if len(rows) == table.num_rows else table[side].take(rows)
         found: dict[int, str] = {}
@@ -230,7 +230,7 @@ def _readable(values: pa.Array, converter: Converter, types_nulls: bool, first: 
         return converter.to_bytes_arrow(values)
     except ConversionError as error:
         if len(values) == 1 or _refuses(values.type, converter):
-            refused = range(len(values)) if types_nulls else pc.indices_nonzero(values.is_valid()).to_pylist()
+            refused = range(len(values)) if types_nulls else rows_where(values.is_valid()).to_pylist()
             bad |= {first + row: error.message for row in refused}
             return pa.nulls(len(values), pa.binary())
     half = len(values) // 2

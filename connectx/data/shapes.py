@@ -34,7 +34,7 @@ def parts_of(values: pa.Array | pa.ChunkedArray) -> list[Part]:
         values = one_chunk(values)
     if not is_united(values.type):
         return [(np.arange(len(values)), values)]
-    codes, offsets = values.type_codes.to_numpy(), values.offsets.to_numpy()
+    codes, offsets = _places(values)
     order = np.argsort(codes, kind="stable")
     parts = []
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
@@ -42,6 +42,20 @@ def parts_of(values: pa.Array | pa.ChunkedArray) -> list[Part]:
             child = values.field(int(codes[rows[0]])).take(pa.array(offsets[rows]))
             parts += [(rows[inner], part) for inner, part in parts_of(child)]
     return parts
+
+
+def nulls_of(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """True where a value is null. Arrow's `is_null` finds none in a union before Arrow 26."""
+    if isinstance(values, pa.ChunkedArray):
+        values = one_chunk(values)
+    if not is_united(values.type):
+        return values.is_null()
+    codes, offsets = _places(values)
+    found = np.zeros(len(values), bool)
+    for code in range(values.type.num_fields):
+        rows = np.flatnonzero(codes == code)
+        found[rows] = nulls_of(values.field(code)).to_numpy(zero_copy_only=False)[offsets[rows]]
+    return pa.array(found)
 
 
 def united(parts: Iterable[Part]) -> pa.Array:
@@ -91,6 +105,13 @@ def divided(table: pa.Table) -> list[tuple[Any, pa.Table]]:
         fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
         made.append((rows, pa.table(columns, pa.schema(fields))))
     return made
+
+
+def _places(values: pa.UnionArray) -> tuple[Any, Any]:
+    """Per row its child, and its row there. Arrow's `type_codes` and `offsets` of a slice are those of the whole."""
+    _, codes, offsets, *_ = values.buffers()
+    rows = slice(values.offset, values.offset + len(values))
+    return np.frombuffer(codes, np.int8)[rows], np.frombuffer(offsets, np.int32)[rows]
 
 
 def _flat(parts: Iterable[Part]) -> Iterator[Part]:

@@ -46,7 +46,7 @@ class SinkBatch(Shown, Value):
     `rows` is an Arrow table with the columns `topic`, `partition`, `offset`, `timestamp` (ms since 1970, int64, may be
     null), `key` and `value` as converters and transformations made them (a struct, string, binary, ...), and `headers`.
     Where records have several shapes, `key` and `value` are dense unions, which `connectx.data.shapes.divided` takes
-    apart. Their `null_count` is 0, so use `pyarrow.compute.is_null` to find tombstones.
+    apart. Arrow counts no nulls in a union: `connectx.data.shapes.nulls_of` finds tombstones.
     All come from one topic, but a transformation may have put other names into `topic`. `ranges` gives per partition
     the first offset of the batch and the offset after its last one; offsets of skipped and filtered records and of
     transaction markers lie within.

@@ -48,7 +48,6 @@ ALLOWED = [
     Allowed("config of .*|validate.*", r".*\.documentation", "our own words"),
     Allowed("config of .*", r".*plugin\.version.*|.*order_in_group", "one version of each plugin is installed here"),
     Allowed("config of a converter", r".*\.(width|display_name)", "for forms"),
-    Allowed("config of a converter", "body.schema.content", "not supported"),
     Allowed("config of a converter", "body.converter.type.required", "nobody has to give it: it follows from the use"),
     Allowed("config of a plugin.*|validate.*", r".*batch.size.*", "a poll takes 8 MB here; Java's 2000 lines"),
     Allowed("config of a plugin.*|validate.*", r".*rotated\.\S*", "Java's FileStreamSource follows no rotated files"),

@@ -34,6 +34,7 @@ from connectx.connectors.files.fitting import (
     widened,
 )
 from connectx.connectors.files.ranges import lines_between
+from connectx.data.arrays import as_type
 from connectx.errors.files import SourceFileError
 
 FORMATS: Final = ("csv", "json", "parquet", "avro")
@@ -185,7 +186,7 @@ class FileReader:
             try:
                 if kind != wide and self.evolution != "none":
                     raise pa.ArrowInvalid("a cast leaves out fields")
-                made[field.name] = found.cast(kind)
+                made[field.name] = as_type(found, kind)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 made[field.name], problems[field.name] = self._fit(found.to_pylist(), kind)
         if self.evolution == "rescue":

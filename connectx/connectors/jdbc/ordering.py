@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from connectx.data.shapes import divided
+from connectx.data.shapes import divided, nulls_of
 
 
 def runs(flags: Sequence[Any]) -> Iterator[tuple[int, int]]:
@@ -49,13 +48,13 @@ def in_layers(rows: pa.Table, keys: Sequence[Hashable]) -> Iterator[pa.Table]:
         yield part
 
 
-def after_deletion(keys: Sequence[Hashable], dead: pa.ChunkedArray) -> list[int]:
+def after_deletion(keys: Sequence[Hashable], dead: pa.Array) -> list[int]:
     """Numbers of the rows that no later tombstone of the same key deletes."""
     flags = dead.to_pylist()
     deleted = {key: row for row, (key, is_dead) in enumerate(zip(keys, flags, strict=True)) if is_dead}
     return [row for row, key in enumerate(keys) if row > deleted.get(key, -1)]
 
 
-def tombstones(rows: pa.Table) -> pa.ChunkedArray:
+def tombstones(rows: pa.Table) -> pa.Array:
     """True where a record has no value."""
-    return pc.is_null(rows["value"])
+    return nulls_of(rows["value"])

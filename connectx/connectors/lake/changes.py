@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connectx.connectors.shared.columns import fitted, nullable
 from connectx.connectors.shared.kept import KEPT, KEPT_FIELD, from_earlier, with_kept
 from connectx.connectors.shared.uniting import VALUE, by_shape, columns_of
+from connectx.data.chunks import rows_where
 from connectx.errors.databases import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"
@@ -87,7 +88,7 @@ class Changes:
 
     def refused(self) -> Iterator[tuple[int, str]]:
         """Numbers of the records that are refused, with the cause."""
-        for row in pc.indices_nonzero(pc.fill_null(pc.not_equal(self.problems, ""), False)).to_pylist():
+        for row in rows_where(pc.fill_null(pc.not_equal(self.problems, ""), False)).to_pylist():
             yield row, self.problems[row].as_py()
 
 

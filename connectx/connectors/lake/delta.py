@@ -58,6 +58,7 @@ from connectx.connectors.shared.storage import (
     store_of,
     url_of,
 )
+from connectx.data.chunks import rows_where
 from connectx.errors.databases import TableMismatchError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
@@ -558,7 +559,7 @@ def _required(changes: pa.Table, schema: pa.Schema, key: Sequence[str]) -> pa.Ta
 
     Deletions get the values of another row there, which nothing reads. If all are deletions, keys are enough.
     """
-    written = pc.indices_nonzero(pc.invert(changes[DELETED]))
+    written = rows_where(pc.invert(changes[DELETED]))
     if not len(written):
         return changes.select([*key, DELETED])
     rows = pa.array(range(changes.num_rows), pa.uint64())

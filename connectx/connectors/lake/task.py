@@ -35,6 +35,8 @@ from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves
 from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.connectors.shared.kept import KEPT, KEPT_FIELD
 from connectx.connectors.shared.uniting import columns_of
+from connectx.data.chunks import rows_where
+from connectx.data.shapes import nulls_of
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
@@ -540,7 +542,7 @@ class LakeTask(SinkTask):
             for row, cause in changes.refused():
                 self._refuse(topic, places.slice(row, 1).to_pylist()[0], table, cause)
             return changes.columns.filter(changes.good), places.filter(changes.good)
-        missing = pc.is_null(rows["value"])
+        missing = nulls_of(rows["value"])
         if pc.any(missing).as_py():
             for row in places.filter(missing).to_pylist():
                 self._refuse(topic, row, table, "the record has no value (a tombstone), and this sink deletes nothing")
@@ -638,12 +640,12 @@ def _refused(columns: pa.Table, table: LakeTable) -> Mapping[int, str]:
     """
     if KEPT in columns.column_names:
         known = pc.invert(pc.fill_null(pc.greater(pc.list_value_length(columns[KEPT]), 0), False))
-        numbers = pc.indices_nonzero(known).to_pylist()
+        numbers = rows_where(known).to_pylist()
         whole = columns.drop_columns([KEPT]).take(pa.array(numbers, pa.int64()))
         return {numbers[row]: cause for row, cause in _refused(whole, table).items()}
     if DELETED not in columns.column_names:
         return {**table.refused(columns), **required_nulls(columns)}
-    numbers = pc.indices_nonzero(pc.invert(columns[DELETED])).to_pylist()
+    numbers = rows_where(pc.invert(columns[DELETED])).to_pylist()
     written = columns.drop_columns([DELETED]).take(pa.array(numbers, pa.int64()))
     return {numbers[row]: cause for row, cause in _refused(written, table).items()}
 

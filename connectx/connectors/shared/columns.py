@@ -13,6 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.arrays import as_type
+from connectx.data.chunks import rows_where
 from connectx.errors.databases import TableMismatchError
 
 _STORED: Final[Mapping[pa.DataType, pa.DataType]] = {
@@ -124,7 +126,7 @@ def fitted(columns: pa.Table, schema: pa.Schema) -> pa.Table:
         pa.ArrowInvalid: a value does not fit.
     """
     arrays = [
-        _cast(columns[field.name], field.type)
+        as_type(columns[field.name], field.type)
         if field.name in columns.column_names
         else pa.chunked_array([pa.nulls(columns.num_rows, field.type)])
         for field in schema
@@ -159,7 +161,7 @@ def required_nulls(rows: pa.Table) -> dict[int, str]:
     for field in rows.schema:
         if not field.nullable and rows[field.name].null_count:
             cause = f"the column {field.name} is required, and the record has no value for it"
-            found |= dict.fromkeys(pc.indices_nonzero(pc.is_null(rows[field.name])).to_pylist(), cause)
+            found |= dict.fromkeys(rows_where(pc.is_null(rows[field.name])).to_pylist(), cause)
     return found
 
 
@@ -236,7 +238,3 @@ def _same_leaves(known: pa.DataType, kind: pa.DataType) -> bool:
     if pa.types.is_map(known):
         return _same_leaves(known.item_type, kind.item_type)
     return bool(known == kind)
-
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else column.cast(kind)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.shared.unavailable import unavailable
+from connectx.data.chunks import rows_where
 from connectx.errors.databases import TableMismatchError
 
 KEPT: Final = "_connectx_kept"
@@ -37,7 +38,7 @@ def with_kept(columns: pa.Table, key: Sequence[str]) -> pa.Table:
         if not found.true_count:
             continue
         columns = columns.set_column(at, name, pc.if_else(found, pa.scalar(None, values.type), values))
-        for row in pc.indices_nonzero(found).to_pylist():
+        for row in rows_where(found).to_pylist():
             names[row] = [*(names[row] or ()), name]
     return columns.append_column(KEPT_FIELD, pa.array(names, KEPT_FIELD.type)) if any(names) else columns
 

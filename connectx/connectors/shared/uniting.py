@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from connectx.connectors.shared.columns import common_type
-from connectx.data.arrays import is_list
+from connectx.data.arrays import as_type, is_list
 from connectx.data.chunks import one_chunk
 from connectx.data.shapes import Part, divided, is_united, parts_of, united
 from connectx.errors.databases import TableMismatchError
@@ -91,7 +91,8 @@ def of_one_type(values: pa.Array, name: str) -> pa.Array:
     if not _has_union(kind):
         return values
     if is_united(kind):
-        parts = [(rows, of_one_type(part, name)) for rows, part in parts_of(values)]
+        in_order = sorted(parts_of(values), key=lambda part: part[0][0])
+        parts = [(rows, of_one_type(part, name)) for rows, part in in_order]
         common = parts[0][1].type
         for _, part in parts[1:]:
             wider = common_type(common, part.type) or common_type(part.type, common)
@@ -101,7 +102,7 @@ def of_one_type(values: pa.Array, name: str) -> pa.Array:
                     next_step="Correct the records, for example with a Cast transformation, and restart the task.",
                 )
             common = wider
-        return united([(rows, part.cast(common)) for rows, part in parts])
+        return united([(rows, as_type(part, common)) for rows, part in parts])
     mask = values.is_null() if values.null_count else None
     if is_list(kind):
         first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves
 from connectx.connectors.shared.uniting import columns_of
+from connectx.data.shapes import nulls_of
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
@@ -122,7 +123,7 @@ class GatheringTask(SinkTask):
         if not rows.num_rows:
             return pa.table({}), rows.select(["offset"])
         rows = rows.filter(pc.equal(rows["partition"], partition.partition))
-        missing = pc.is_null(rows["value"])
+        missing = nulls_of(rows["value"])
         if pc.any(missing).as_py():
             for offset in rows["offset"].filter(missing).to_pylist():
                 self._refuse(partition, offset, _NO_VALUE)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.arrays import is_binary, is_list, is_text, lengths_of, where_valid
+from connectx.data.arrays import entry_lists, is_binary, is_list, is_text, offsets_of, where_valid
 from connectx.data.avro.schemas import scrubbed
 from connectx.data.avro.types import AvroType, encoded_type, value_type
 from connectx.data.base64_columns import decimals_of_unscaled, unscaled_bytes
@@ -45,14 +44,14 @@ def _values(encoded: pa.Array, avro: AvroType) -> pa.Array:
     if avro.is_map_entries:
         entries = encoded.flatten()
         key, value = (_values(entries.field(n), one.type) for n, one in enumerate(avro.parts[0].fields))
-        return pa.MapArray.from_arrays(_offsets(encoded), key, value, type=kind)
+        return pa.MapArray.from_arrays(offsets_of(encoded), key, value, type=kind)
     if avro.kind == "array":
         inner = _values(encoded.flatten(), avro.parts[0])
-        return pa.ListArray.from_arrays(_offsets(encoded), inner, type=kind)
+        return pa.ListArray.from_arrays(offsets_of(encoded), inner, type=kind)
     if avro.kind == "map":
-        entries = encoded.cast(_entries(encoded.type)).flatten()
+        entries = entry_lists(encoded).flatten()
         value = _values(entries.field(1), avro.parts[0])
-        return pa.MapArray.from_arrays(_offsets(encoded), entries.field(0), value, type=kind)
+        return pa.MapArray.from_arrays(offsets_of(encoded), entries.field(0), value, type=kind)
     if pa.types.is_decimal(kind):
         made = decimals_of_unscaled(encoded, kind)
         if made.null_count != encoded.null_count:
@@ -74,21 +73,6 @@ def _struct(columns: list[pa.Array], kind: pa.StructType, of: pa.Array) -> pa.Ar
     if not columns:
         return pa.array([None if row is None else {} for row in of.to_pylist()], kind)
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
-
-
-def _offsets(of: pa.Array) -> pa.Array:
-    """Offsets of lists or maps from 0, null where they are null."""
-    lists = of if is_list(of.type) else of.cast(_entries(of.type))
-    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths_of(lists))])
-    if not of.null_count:
-        return ends
-    missing = np.append(of.is_null().to_numpy(zero_copy_only=False), False)
-    return pa.array(ends.to_numpy(), pa.int32(), mask=missing)
-
-
-def _entries(kind: pa.MapType) -> pa.DataType:
-    entry = [pa.field("key", kind.key_type, False), pa.field("value", kind.item_type, True)]
-    return pa.list_(pa.struct(entry))
 
 
 def combined_type(avro: AvroType) -> pa.DataType:
@@ -133,16 +117,16 @@ def _encoded(values: pa.Array, avro: AvroType, path: str) -> pa.Array:
     if avro.kind == "record" and types.is_struct(kind):
         return _record(values, avro, path)
     if avro.is_map_entries and types.is_map(kind):
-        entries = values.cast(_entries(kind))
+        entries = entry_lists(values)
         structs = _checked(entries.flatten(), avro.parts[0], f"{path}[]")
-        return pa.ListArray.from_arrays(_offsets(values), structs, type=wanted)
+        return pa.ListArray.from_arrays(offsets_of(values), structs, type=wanted)
     if avro.kind == "array" and is_list(kind):
         inner = _checked(values.flatten(), avro.parts[0], f"{path}[]")
-        return pa.ListArray.from_arrays(_offsets(values), inner, type=wanted)
+        return pa.ListArray.from_arrays(offsets_of(values), inner, type=wanted)
     if avro.kind == "map" and types.is_map(kind) and is_text(kind.key_type):
-        entries = values.cast(_entries(kind)).flatten()
+        entries = entry_lists(values).flatten()
         inner = _checked(entries.field(1), avro.parts[0], f"{path}[]")
-        return pa.MapArray.from_arrays(_offsets(values), entries.field(0).cast(pa.string()), inner, type=wanted)
+        return pa.MapArray.from_arrays(offsets_of(values), entries.field(0).cast(pa.string()), inner, type=wanted)
     return _scalar(values, avro, wanted, path)
 
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
+from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import NO_SCHEMA, ColumnSchema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.json.documents import read_documents
@@ -175,10 +176,10 @@ class JsonConverter(Converter):
         return read_documents(records) if self.infers_fields else read_text(records)
 
     def _from_envelopes(self, records: pa.Array, target: pa.DataType | None) -> Decoded:
-        nulls = pc.indices_nonzero(records.is_null())
+        nulls = rows_where(records.is_null())
         parts = [(nulls, Decoded.of(pa.nulls(len(nulls))))]
         if self._content is not None:
-            rows = pc.indices_nonzero(records.is_valid())
+            rows = rows_where(records.is_valid())
             parts.append((rows, self._payloads(self._content, records.take(rows), target, None)))
             return joined([part for part in parts if len(part[0])])
         seen = np.zeros(len(records), bool)

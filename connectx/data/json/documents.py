@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import rows_where
 from connectx.data.converter import Decoded
 from connectx.data.json.key_places import KeyPlaces
 from connectx.data.json.parsing import parse
@@ -57,7 +58,7 @@ _TOKENS: Final = {
 
 def read_documents(records: pa.Array) -> Decoded:
     """Documents by their shapes; a JSON null is no value, and each document that cannot be read has an error."""
-    rows = pc.indices_nonzero(records.is_valid()).to_numpy()
+    rows = rows_where(records.is_valid()).to_numpy()
     documents = records.drop_null() if records.null_count else records
     parts: list[Part] = []
     left = np.arange(len(documents))
@@ -71,7 +72,7 @@ def read_documents(records: pa.Array) -> Decoded:
     more, errors = _one_by_one(rows[left].tolist(), documents.take(pa.array(left)).to_pylist() if len(left) else [])
     parts += more
     if records.null_count:
-        parts.append((pc.indices_nonzero(records.is_null()).to_numpy(), pa.nulls(records.null_count)))
+        parts.append((rows_where(records.is_null()).to_numpy(), pa.nulls(records.null_count)))
     messages = pa.nulls(len(records), pa.string())
     if errors:
         parts.append((np.array(list(errors)), pa.nulls(len(errors))))

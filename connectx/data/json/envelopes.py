@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import rows_where
 from connectx.data.json.strict import RefusedDocumentError, members, text_of
 
 NO_ENVELOPE: Final = (
@@ -35,7 +36,7 @@ def split_envelopes(records: pa.Array) -> Iterator[tuple[str, pa.Array, pa.Array
     A record belongs to a schema when it begins as the first record of that schema does, and ends with a brace: whether
     there is one payload in between shows when it is read. Records of rare schemas are taken apart one by one.
     """
-    left = pc.indices_nonzero(records.is_valid())
+    left = rows_where(records.is_valid())
     shares = True
     while shares and len(left) and (known := _head(records[left[0].as_py()].as_py())):
         text, head = known

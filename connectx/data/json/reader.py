@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from connectx.data.arrays import is_list, lengths_of
 from connectx.data.base64_columns import decimals_of_unscaled, decode_base64, fitting
+from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import default_of, default_value, with_default
 from connectx.data.converter import Decoded
 from connectx.data.json.parsing import parse
@@ -77,7 +78,7 @@ class JsonReader:
         Raises:
             ConversionError: JSON cannot be read as this type.
         """
-        rows = pc.indices_nonzero(records.is_valid()).to_numpy().astype(np.int64)
+        rows = rows_where(records.is_valid()).to_numpy().astype(np.int64)
         documents = records.drop_null()
         values, doubtful = self._read_all(documents, kind)
         if doubtful.any():

@@ -12,11 +12,10 @@ from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.arrays import entry_lists, is_list, is_text, lengths_of, where_valid
+from connectx.data.arrays import entry_lists, is_list, is_text, offsets_of, where_valid
 from connectx.data.converter import Decoded
 from connectx.data.json.reader import JsonReader
 from connectx.data.json.strict import RefusedDocumentError, text_of
@@ -191,7 +190,7 @@ def _with_maps(values: pa.Array, one: JsonType) -> pa.Array:
         kinds = zip(value_type(one), columns, strict=True)
         fields = [pa.field(field.name, column.type, True, field.metadata) for field, column in kinds]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
-    offsets = _offsets(values)
+    offsets = offsets_of(values)
     if one.kind == "list":
         return pa.ListArray.from_arrays(offsets, _with_maps(values.flatten(), one.parts[0]))
     if one.kind == "map":
@@ -200,14 +199,6 @@ def _with_maps(values: pa.Array, one: JsonType) -> pa.Array:
     entries = values.flatten()
     key, value = (_with_maps(entries.field(number), part) for number, part in enumerate(one.parts))
     return pa.MapArray.from_arrays(offsets, key, value)
-
-
-def _offsets(values: pa.Array) -> pa.Array:
-    """Offsets of lists or maps from 0, null where they are null."""
-    lists = values if is_list(values.type) else entry_lists(values)
-    ends = np.concatenate([[0], np.cumsum(lengths_of(lists).to_numpy())]).astype(np.int32)
-    missing = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
-    return pa.array(ends, pa.int32(), mask=missing)
 
 
 def _prepared(values: pa.Array) -> pa.Array:
@@ -227,9 +218,9 @@ def _prepared(values: pa.Array) -> pa.Array:
         entries = entry_lists(values).flatten()
         key, value = _prepared(entries.field(0)), _prepared(entries.field(1))
         if is_text(kind.key_type):
-            return pa.MapArray.from_arrays(_offsets(values), key, value)
-        return pa.ListArray.from_arrays(_offsets(values), pa.StructArray.from_arrays([key, value], ["key", "value"]))
-    return where_valid(values, pa.ListArray.from_arrays(_offsets(values), _prepared(values.flatten())))
+            return pa.MapArray.from_arrays(offsets_of(values), key, value)
+        return pa.ListArray.from_arrays(offsets_of(values), pa.StructArray.from_arrays([key, value], ["key", "value"]))
+    return where_valid(values, pa.ListArray.from_arrays(offsets_of(values), _prepared(values.flatten())))
 
 
 def _needs_preparing(kind: pa.DataType) -> bool:

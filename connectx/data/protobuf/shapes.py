@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.arrays import entry_lists, is_list, lengths_of, where_valid
+from connectx.data.arrays import entry_lists, is_list, offsets_of, where_valid
 from connectx.data.base64_columns import decimals_of_unscaled, unscaled_bytes
 from connectx.data.connect_schema import described
 from connectx.data.protobuf.schemas import scrubbed
@@ -82,12 +81,12 @@ def values_of(column: pa.Array, one: ProtoType) -> pa.Array:
         case "list":
             items = values_of(column.flatten(), one.parts[0])
             (item,) = _fields([items], one.parts)
-            return pa.ListArray.from_arrays(_offsets(column), items, type=pa.list_(item))
+            return pa.ListArray.from_arrays(offsets_of(column), items, type=pa.list_(item))
         case "map" | "entries":
             entries = (entry_lists(column) if one.kind == "map" else column).flatten()
             key, value = (values_of(entries.field(number), part) for number, part in enumerate(one.parts))
             (item,) = _fields([value], one.parts[1:])
-            return pa.MapArray.from_arrays(_offsets(column), key, value, type=pa.map_(key.type, item))
+            return pa.MapArray.from_arrays(offsets_of(column), key, value, type=pa.map_(key.type, item))
         case _:
             return column
 
@@ -117,14 +116,6 @@ def _decimals(column: pa.StructArray, one: ProtoType) -> pa.Array:
     if made.null_count != column.null_count:
         raise ConversionError(f"A decimal does not fit {kind}.")
     return made
-
-
-def _offsets(column: pa.Array) -> pa.Array:
-    """Offsets of lists or maps from 0, null where they are null."""
-    lists = column if is_list(column.type) else entry_lists(column)
-    ends = np.concatenate([[0], np.cumsum(lengths_of(lists).to_numpy())]).astype(np.int32)
-    missing = np.append(column.is_null().to_numpy(zero_copy_only=False), False)
-    return pa.array(ends, pa.int32(), mask=missing)
 
 
 def message_columns(values: pa.StructArray, message: ProtoType, path: str = "") -> dict[str, pa.Array]:
@@ -222,16 +213,16 @@ def _column(values: pa.Array, one: ProtoType, path: str) -> pa.Array | None:
             inner = values.flatten()
             if inner.null_count:
                 raise ConversionError(f"{path} holds null in a list, which Protobuf does not have.")
-            return pa.ListArray.from_arrays(_offsets(values), column_of(inner, one.parts[0], f"{path}[]"))
+            return pa.ListArray.from_arrays(offsets_of(values), column_of(inner, one.parts[0], f"{path}[]"))
         case "map" | "entries" if types.is_map(kind):
             entries = entry_lists(values).flatten()
             if entries.field(1).null_count:
                 raise ConversionError(f"{path} holds null in a map, which Protobuf does not have.")
             key, value = (column_of(entries.field(n), part, f"{path}[]") for n, part in enumerate(one.parts))
             if one.kind == "map":
-                return pa.MapArray.from_arrays(_offsets(values), key, value)
+                return pa.MapArray.from_arrays(offsets_of(values), key, value)
             structs = pa.StructArray.from_arrays([key, value], names=["key", "value"])
-            return pa.ListArray.from_arrays(_offsets(values), structs)
+            return pa.ListArray.from_arrays(offsets_of(values), structs)
     return None
 
 

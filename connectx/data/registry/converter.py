@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.arrays import where_valid
+from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import NO_NAME, ColumnSchema, SchemaName, with_defaults
 from connectx.data.converter import Converter, Decoded
 from connectx.data.parts import joined
@@ -52,13 +53,13 @@ def header(schema_id: int) -> bytes:
 def unframed(records: pa.Array) -> Iterator[Framed]:
     """Records (binary) by the schema that their headers name. Null records are in no part."""
     present = records.is_valid()
-    rows = None if records.null_count == 0 else pc.indices_nonzero(present)
+    rows = None if records.null_count == 0 else rows_where(present)
     valid = records if rows is None else records.take(rows)
     heads = pc.binary_slice(valid, 0, _HEADER_BYTES).dictionary_encode()
     numbers = pa.array(np.arange(len(records), dtype=np.uint64)) if rows is None else rows
     distinct: list[bytes] = heads.dictionary.to_pylist()
     for index, head in enumerate(distinct):
-        there = None if len(distinct) == 1 else pc.indices_nonzero(pc.equal(heads.indices, index))
+        there = None if len(distinct) == 1 else rows_where(pc.equal(heads.indices, index))
         of_head = numbers if there is None else numbers.take(there)
         whole = valid if there is None else valid.take(there)
         error = _why_not(head)
@@ -199,7 +200,7 @@ class RegistryConverter(Converter, ABC):
             return Decoded.of(pa.nulls(len(records)))
         parts = [(part.rows, self._read(part)) for part in unframed(records)]
         if records.null_count:
-            nulls = pc.indices_nonzero(records.is_null())
+            nulls = rows_where(records.is_null())
             parts.append((nulls, Decoded.of(pa.nulls(len(nulls)))))
         return joined(parts)
 

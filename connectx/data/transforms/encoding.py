@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from connectx.data.chunks import rows_where
 from connectx.data.converters import encode, encode_readable, passed_on, with_value
 from connectx.data.frames import Rows, in_arrow
 from connectx.data.headers import HEADERS, HeaderConverter
@@ -104,7 +104,7 @@ def _with_headers(records: pa.Table, converter: HeaderConverter, bad: dict[int, 
         return records
     headers, errors = converter.write(records["headers"].cast(HEADERS))
     records = records.set_column(records.column_names.index("headers"), "headers", headers)
-    refused = pc.indices_nonzero(errors.is_valid()).to_pylist()
+    refused = rows_where(errors.is_valid()).to_pylist()
     if not refused:
         return records
     if bad is None:

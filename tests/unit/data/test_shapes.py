@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from connectx.data.shapes import divided, is_united, mapped, parts_of, united
+from connectx.data.shapes import divided, is_united, mapped, nulls_of, parts_of, united
 
 INT = pa.array([1, 3, None])
 TEXT = pa.array(["a", "b"])
@@ -31,11 +32,23 @@ def test_values_of_several_types_keep_their_types_and_rows() -> None:
     both = united(numbered(([0, 2, 4], INT), ([3, 1], TEXT), ([5], pa.nulls(1))))
     both.validate(full=True)
     assert both.to_pylist() == [1, "b", 3, "a", None, None]
-    assert both.is_null().to_pylist() == [False, False, False, False, True, True]
+    assert nulls_of(both).to_pylist() == [False, False, False, False, True, True]
+    assert nulls_of(pa.chunked_array([both[4:], both[:4]])).to_pylist() == [True, True, False, False, False, False]
     assert [(rows.tolist(), part.to_pylist()) for rows, part in parts_of(both)] == [
         ([0, 2, 4, 5], [1, 3, None, None]),
         ([1, 3], ["b", "a"]),
     ]
+
+
+def test_a_slice_has_the_values_of_its_rows() -> None:
+    both = united(numbered(([0, 2, 4], INT), ([3, 1], TEXT)))
+    for first, end in itertools.combinations(range(6), 2):
+        part = both[first:end]
+        assert united(parts_of(part)).to_pylist() == both.to_pylist()[first:end]
+        assert nulls_of(part).to_pylist() == [value is None for value in part.to_pylist()]
+        table = pa.table({"value": both}).slice(first, end - first)
+        rows = {row: value for rows, one in divided(table) for row, value in zip(rows, one["value"], strict=True)}
+        assert [rows[row].as_py() for row in sorted(rows)] == part.to_pylist()
 
 
 def test_one_type_is_an_ordinary_array() -> None:
@@ -61,6 +74,7 @@ def test_a_column_may_have_any_number_of_shapes(count: int) -> None:
     assert len(parts_of(column)) == count
     chosen = column.take(pa.array([5, None, count - 1])).filter(pa.array([True, True, True]))[1:]
     assert chosen.to_pylist() == [None, rows[-1]]
+    assert nulls_of(chosen).to_pylist() == [True, False]
     again = united(parts_of(pa.chunked_array([column[:100], column[100:]])))
     assert again.to_pylist() == rows
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import rows_where
 from connectx.data.converters import decode
 from connectx.data.headers import HEADERS
 from connectx.data.transforms.chain import in_order
@@ -124,10 +125,10 @@ class Conversion(Value):
         good = table.drop_columns("error")
         numbers = None
         if table["error"].null_count < table.num_rows:
-            bad = pc.indices_nonzero(pc.is_valid(table["error"])).to_pylist()
+            bad = rows_where(pc.is_valid(table["error"])).to_pylist()
             causes = table["error"].take(bad).to_pylist()
             judge([BadRecord(row, *self._stage(cause), cause) for row, cause in zip(bad, causes, strict=True)])
-            numbers = pc.indices_nonzero(pc.is_null(table["error"])).to_pylist()
+            numbers = rows_where(pc.is_null(table["error"])).to_pylist()
             good = good.take(pa.array(numbers, pa.int64()))
         return self._transformed(good, numbers, judge) if self.chain else (good, 0)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.chunks import rows_where
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import RecordConversionError
 from connectx.model.ids import TopicPartition
@@ -116,7 +117,7 @@ class TopicRecords:
         if self.raw is None:
             return None
         found = pc.and_(pc.equal(self.raw["partition"], partition), pc.equal(self.raw["offset"], offset))
-        rows = pc.indices_nonzero(found)
+        rows = rows_where(found)
         return rows[0].as_py() if len(rows) else None
 
     def _convert(self, plugin: SinkTask) -> pa.Table:

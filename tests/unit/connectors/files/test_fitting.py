@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -160,7 +161,7 @@ def test_unsigned_and_short_columns_of_parquet_have_types_of_records(tmp_path: P
             "u16": pa.array([65535], pa.uint16()),
             "u32": pa.array([2**32 - 1], pa.uint32()),
             "u64": pa.array([top], pa.uint64()),
-            "half": pa.array([1.5], pa.float16()),
+            "half": pa.array([np.float16(1.5)], pa.float16()),
             "in": pa.array([{"u": top}], pa.struct([("u", pa.uint64())])),
             "list": pa.array([[top]], pa.list_(pa.uint64())),
             "map": pa.array([[("a", top)]], pa.map_(pa.string(), pa.uint64())),

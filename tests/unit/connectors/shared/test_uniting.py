@@ -47,6 +47,17 @@ def test_elements_of_lists_have_one_type_too() -> None:
     assert objects["l"].to_pylist() == [[{"a": 1, "b": None}, {"a": None, "b": "x"}], None]
 
 
+def test_fields_of_objects_may_come_in_any_order() -> None:
+    def orders(inner: Any) -> list[dict[str, Any]]:
+        return [{"a": inner({"x": 1, "y": "p"})}, {"a": inner({"y": "q", "x": 2.5, "z": 3})}, {"a": None}]
+
+    for inner in (lambda one: one, lambda one: [one, None], lambda one: {"deep": one}):
+        documents = orders(inner)
+        table = columns_of(column(*documents))
+        first, second = {"x": 1.0, "y": "p", "z": None}, {"x": 2.5, "y": "q", "z": 3}
+        assert table.to_pylist() == [{"a": inner(first)}, {"a": inner(second)}, {"a": None}]
+
+
 def test_long_integers_are_decimals_beside_integers() -> None:
     table = columns_of(column({"n": 1}, {"n": 10**30}))
     assert table["n"].to_pylist() == [Decimal(1), Decimal(10**30)]

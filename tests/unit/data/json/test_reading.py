@@ -18,7 +18,7 @@ from connectx.data.json.converter import JsonConverter
 from connectx.data.json.envelopes import NO_ENVELOPE
 from connectx.data.json.reader import JsonReader
 from connectx.errors.plugins import ConfigError
-from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS, envelope
+from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS, envelope, without_leading_zeros
 
 NUMERIC = JsonConverter({"schemas.enable": "false", "decimal.format": "NUMERIC"})
 
@@ -177,7 +177,7 @@ def test_random_documents_are_read_or_refused_as_by_another_parser() -> None:
     values, errors = read(list(records), PLAIN)
     for record, value, error in zip(records, values, errors, strict=True):
         try:
-            expected = json.loads(record)
+            expected = json.loads(without_leading_zeros(record.decode()))
         except ValueError:
             assert error is not None, record
             continue
