@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from connectx.data.transforms.chain import Chain, in_order
 from connectx.plugins.registry import Plugins
 
 SHAPES = (1, 2, 5, 10, 1_000)
+BATCHES = (500, RECORDS)
 COLUMNS = ("id", "amount", "name", "city", "paid", "at", "note")
 CHAIN = {
     "transforms": "insert",
@@ -48,9 +50,9 @@ def _of_shape(value: dict[str, Any], shape: int) -> dict[str, Any]:
     return left | ({"id": str(left["id"])} if shape % 2 else {})
 
 
-def _documents(shapes: int) -> list[dict[str, Any]]:
+def _documents(shapes: int, count: int) -> list[dict[str, Any]]:
     dice = random.Random(1)
-    return [_of_shape(_value(dice, number), dice.randrange(shapes)) for number in range(RECORDS)]
+    return [_of_shape(_value(dice, number), dice.randrange(shapes)) for number in range(count)]
 
 
 def _envelope(value: dict[str, Any]) -> dict[str, Any]:
@@ -70,28 +72,30 @@ def _transformed(converter: JsonConverter, chain: Chain, records: pa.Array) -> p
 def measure_shapes() -> Iterator[dict[str, object]]:
     """Batches of one to a thousand shapes, read, and read and transformed."""
     chain = Plugins().chain(CHAIN)
-    for enabled in ("false", "true"):
+    for enabled, count in product(("false", "true"), BATCHES):
         converter = JsonConverter({"schemas.enable": enabled})
         converter.infers_fields = True
         batches: dict[int, pa.Array] = {}
         for shapes in SHAPES:
-            made = map(_envelope, _documents(shapes)) if converter.has_schemas else _documents(shapes)
+            documents = _documents(shapes, count)
+            made = map(_envelope, documents) if converter.has_schemas else documents
             texts = [json.dumps(document, separators=(",", ":")).encode() for document in made]
             batches[shapes] = pa.array(texts, pa.binary())
         runs: list[Callable[[], object]] = []
         for records in batches.values():
             runs += [partial(_read, converter, records), partial(_transformed, converter, chain, records)]
-        first = converter.from_bytes_arrow(batches[1]).value
-        parsed = first.type if not converter.has_schemas else None
-        *took, floor = cpu_us(*runs, partial(parse, batches[1], parsed))
+        kind = converter.from_bytes_arrow(batches[1]).value.type
+        alone = [] if converter.has_schemas else [partial(parse, batches[1], kind)]
+        took = cpu_us(*runs, *alone)
         for number, shapes in enumerate(SHAPES):
             read, transformed = took[2 * number : 2 * number + 2]
-            beside = {"ratio_to_arrow_alone": round(read / floor, 2)} if shapes == 1 and parsed else {}
+            beside = {"ratio_to_arrow_alone": round(read / took[-1], 2)} if shapes == 1 and alone else {}
             yield {
                 "measure": "shapes",
                 "schemas.enable": enabled,
+                "batch": count,
                 "shapes": shapes,
-                "read_cpu_us_per_record": round(read, 2),
+                "read_cpu_us_per_record": round(read * RECORDS / count, 2),
                 "ratio_to_one_shape": round(read / took[0], 1),
                 "transformed_ratio_to_one_shape": round(transformed / took[1], 1),
                 **beside,

@@ -33,11 +33,9 @@ Shape: TypeAlias = Any
 
 _LIST: Final = "["
 _OBJECT: Final = "{"
-_FEW: Final = 32
-"""Documents that are read one by one, because a pattern would cost more."""
+_FEW: Final = 96
+"""Documents of a shape that are read one by one, because a call of Arrow's parser would cost more."""
 _SAMPLE: Final = 16
-_LEAST_SHARE: Final = 64
-"""Patterns end where one fits fewer than one in so many documents."""
 _INT64: Final = 1 << 63
 _DIGITS: Final = ((10**38, pa.decimal128(38, 0)), (10**76, pa.decimal256(76, 0)))
 _LONGEST: Final = len("-") + 76
@@ -62,13 +60,14 @@ def read_documents(records: pa.Array) -> Decoded:
     documents = records.drop_null() if records.null_count else records
     parts: list[Part] = []
     left = np.arange(len(documents))
-    keys = KeyPlaces(documents) if len(documents) > _FEW else None
-    while keys is not None and len(left) > _FEW:
+    keys = KeyPlaces(documents) if len(documents) >= _FEW else None
+    while keys is not None and len(left) >= _FEW:
         fits, values = _of_one_shape(documents, left, keys)
-        if len(fits) * _LEAST_SHARE < len(left):
-            break
-        parts.append((rows[fits], values))
-        left = left[~np.isin(left, fits, assume_unique=True)] if len(fits) < len(left) else left[:0]
+        if len(fits):
+            parts.append((rows[fits], values))
+            left = left[~np.isin(left, fits, assume_unique=True)] if len(fits) < len(left) else left[:0]
+        if len(fits) < _FEW:
+            break  # that was the commonest shape
     more, errors = _one_by_one(rows[left].tolist(), documents.take(pa.array(left)).to_pylist() if len(left) else [])
     parts += more
     if records.null_count:
@@ -81,14 +80,13 @@ def read_documents(records: pa.Array) -> Decoded:
 
 
 def _of_one_shape(documents: pa.Array, left: Any, keys: KeyPlaces) -> tuple[Any, pa.Array]:
-    """Which of the documents that are left have the shape of one of the first, and their values."""
-    shape: Shape = None
-    for document in documents.take(pa.array(left[:_SAMPLE])).to_pylist():
-        with suppress(_ShapesDifferError, RefusedDocumentError, RecursionError):
-            shape = _merged(shape, _shape_of(_exact(document)))
-    kind = _type_of(shape)
-    names = _names_in_order(shape)
+    """Which of the documents that are left have the commonest shape, and their values; none if they are few."""
+    shape = _commonest(documents.take(pa.array(left[:: -(-len(left) // _SAMPLE)])))
+    kind, names = _type_of(shape), _names_in_order(shape)
+    nothing = left[:0], pa.nulls(0)
     found = left if names is None else keys.with_names(names, left)
+    if names and len(found) < _FEW:
+        return nothing
     some = documents if len(found) == len(documents) else documents.take(pa.array(found))
     values = parse(some, kind) if names and len(found) else None
     if values is not None and values.type == kind:
@@ -97,13 +95,24 @@ def _of_one_shape(documents: pa.Array, left: Any, keys: KeyPlaces) -> tuple[Any,
         return found[exact], values.filter(pa.array(exact))
     pattern = _pattern(shape)
     if shape is None or pattern is None or not len(some):
-        return found[:0], pa.nulls(0)
+        return nothing
     try:
         mask = pc.match_substring_regex(some, f"^{_SPACE}(?:{pattern}){_SPACE}$").to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
-        return found[:0], pa.nulls(0)  # the pattern is too long
+        return nothing  # the pattern is too long
     values = parse(some.filter(pa.array(mask)), kind, checked=True) if mask.any() else None
-    return (found[:0], pa.nulls(0)) if values is None else (found[mask], values)
+    return nothing if values is None else (found[mask], values)
+
+
+def _commonest(documents: pa.Array) -> Shape:
+    """The shape that most of these documents have; None if none of them can be read."""
+    counts: dict[Shape, int] = {}
+    for document in documents.to_pylist():
+        with suppress(RefusedDocumentError, RecursionError):
+            shape = _shape_of(_exact(document))
+            alike = _alike(shape, counts)
+            counts[_merged(shape, alike)] = counts.pop(alike, 0) + 1
+    return max(counts, key=lambda shape: counts[shape], default=None)
 
 
 def _are_exact(values: pa.Array) -> Any:

@@ -112,7 +112,7 @@ LIKE = {
 @pytest.mark.parametrize("likes", [["the same"], list(LIKE)])
 def test_documents_that_nearly_have_the_shape_of_the_others_keep_their_own(likes: list[str]) -> None:
     order = random.Random(7)
-    texts = [LIKE[order.choice(likes)] for _ in range(400)]
+    texts = [LIKE[order.choice(likes)] for _ in range(1_500)]
     texts[100:100] = LIKE.values()
     values, errors = read(*map(str.encode, texts))
     assert exactly(values) == exactly([json.loads(text) for text in texts])
@@ -138,6 +138,27 @@ def test_a_document_that_is_not_read_is_an_error_of_its_own(document: bytes, tim
     values, errors = read(*[b'{"a":1}'] * times, document, b'{"a":2}')
     assert values == [*[{"a": 1}] * times, None, {"a": 2}]
     assert [error is None for error in errors] == [*[True] * times, False, True]
+
+
+@pytest.mark.parametrize("document", REFUSED.values(), ids=REFUSED)
+def test_a_batch_may_hold_nothing_else(document: bytes) -> None:
+    values, errors = read(*[document] * 120)
+    assert values == [None] * 120
+    assert None not in errors
+
+
+@pytest.mark.parametrize("document", [b"7", b"{}", b"[]", b'""', b'{"a" : 1}', b'{"":2}'])
+def test_a_batch_may_hold_nothing_but_small_documents(document: bytes) -> None:
+    values, errors = read(*[document] * 120)
+    assert exactly(values) == exactly([json.loads(document)] * 120)
+    assert set(errors) == {None}
+
+
+def test_the_first_document_need_not_have_the_common_shape() -> None:
+    texts = ['{"rare":1}', '{"b":[1.5]}', *['{"a":1,"b":null}'] * 200, '{"rare":2}']
+    values, errors = read(*map(str.encode, texts))
+    assert exactly(values) == exactly([json.loads(text) for text in texts])
+    assert set(errors) == {None}
 
 
 def test_documents_of_one_shape_are_an_ordinary_column() -> None:
