@@ -5,10 +5,13 @@ It never commits rows or compares offsets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -331,7 +334,7 @@ class TableRows:
             if self._settings.pk_mode == "record_value":
                 columns, names = self._columns(part, None)
                 keys = columns.select([name for name in names if name in columns.column_names])
-            texts = zip(*(map(repr, column.to_pylist()) for column in keys.columns), strict=True)
+            texts = zip(*(map(_spelled, column.to_pylist()) for column in keys.columns), strict=True)
             for number, key in zip(numbers.tolist(), texts, strict=True):
                 found[number] = key
         return found
@@ -397,11 +400,19 @@ def _by_topic(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield topic, rows if len(topics) == 1 else rows.filter(pc.equal(rows["topic"], topic))
 
 
-def _last_of_each(keys: pa.Table) -> pa.ChunkedArray:
-    """Numbers of the rows that hold a key for the last time, as if rows had come one after the other."""
+def _spelled(value: object) -> str:
+    """Text of a key's value: the same for 7, 7.0 and the decimal 7.00, which are one key in a column of numbers."""
+    if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
+        value = int(value)
+    return repr(value)
+
+
+def _last_of_each(keys: pa.Table) -> pa.Array:
+    """Numbers of the rows that hold a key for the last time, in order: a collation may take two keys for one."""
     names = keys.column_names
     numbered = keys.append_column("connectx_row", pa.array(range(keys.num_rows), pa.int64()))
-    return numbered.group_by(names, use_threads=False).aggregate([("connectx_row", "max")])["connectx_row_max"]
+    found = numbered.group_by(names, use_threads=False).aggregate([("connectx_row", "max")])["connectx_row_max"]
+    return pa.array(np.sort(found.to_numpy()))
 
 
 def _no_key_field(names: Sequence[str]) -> TableMismatchError:

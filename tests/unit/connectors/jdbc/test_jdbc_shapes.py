@@ -31,7 +31,7 @@ def records(seed: int, *, deletes: bool) -> list[Record]:
     dice = random.Random(seed)
     made: list[Record] = []
     for number in range(40):
-        key = dice.randrange(5)
+        key = dice.choice([int, float])(dice.randrange(5))
         fields: list[tuple[str, Any]] = [("a", number), ("b", f"text {number}"), ("c", dice.choice([number, 0.5]))]
         chosen = dict([("id", key), *dice.sample(fields, dice.randrange(4))])
         value = None if deletes and dice.random() < 0.2 else json.dumps(chosen).encode()
@@ -72,4 +72,14 @@ def test_a_new_table_has_the_columns_of_all_shapes(tmp_path: Path) -> None:
     assert place.put_json(task, 0, *((None, value) for value in values)) == []
     found = place.sql(f"SELECT id, price, name FROM {place.table} ORDER BY 1")
     assert found == [(1, 12.0, None), (2, 12.5, None), (3, None, "x"), (4, None, None)]
+    place.close()
+
+
+def test_keys_that_a_collation_takes_for_one_are_written_in_order(tmp_path: Path) -> None:
+    place = sqlite_place(tmp_path)
+    place.create("id text PRIMARY KEY COLLATE NOCASE, a bigint")
+    task = place.task(UPSERT)
+    records = [(json.dumps(key).encode(), b'{"a":%d}' % number) for number, key in enumerate(["A", "a", "A"])]
+    assert place.put_json(task, 0, *records) == []
+    assert place.sql(f"SELECT a FROM {place.table}") == [(2,)]
     place.close()
