@@ -248,7 +248,7 @@ class QuietServer(uvicorn.Server):
     def __init__(
         self, app: ASGIApp, context: ssl.SSLContext | None = None, *, max_connections: int | None = None
     ) -> None:
-        self.connections = Connections(max_connections or most_connections())
+        self.connections = Connections(max_connections or most_connections(), context)
         config = uvicorn.Config(
             app,
             loop="asyncio",
@@ -267,7 +267,6 @@ class QuietServer(uvicorn.Server):
         )
         config.load()
         config.http_protocol_class = self.connections.protocol  # type: ignore[assignment]
-        config.ssl = context
         super().__init__(config)
         self.abandoned = False
         self._left = threading.Event()
@@ -293,12 +292,11 @@ class QuietServer(uvicorn.Server):
         """Close politely, or cut the connections when abandoned."""
         if not self.abandoned:
             await super().shutdown(sockets)
+            self.connections.abort()
             return
         for server in self.servers:
             server.close()
-        for connection in list(self.server_state.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
+        self.connections.abort()
         await asyncio.sleep(0)  # connections learn of it before their requests are cancelled
 
 

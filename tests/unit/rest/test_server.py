@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import trustme
 
 from connectx.errors.rest import RestError
 from connectx.rest.call import _contained
@@ -28,11 +30,11 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def serving(
-    unread_s: float = 60, max_connections: int | None = None
+    unread_s: float = 60, max_connections: int | None = None, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[QuietServer, tuple[str, int]]]:
     """A server of `app`, and its address."""
     server, listening = (
-        QuietServer(app, max_connections=max_connections),
+        QuietServer(app, context, max_connections=max_connections),
         listen("http://127.0.0.1:0", unread_s=unread_s),
     )
     running = asyncio.create_task(server.serve(sockets=[listening]))
@@ -95,9 +97,45 @@ def test_idle_connections_are_closed_for_new_ones_with_one_line_in_the_log(caplo
     assert len([one for one in caplog.records if one.name == "connectx.rest.connections"]) == 1
 
 
+def in_tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """TLS of a server on this machine, and of a client that trusts it."""
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    return server, client
+
+
+def test_connections_whose_tls_handshake_is_not_complete_count(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> bytes:
+        ours, theirs = in_tls()
+        async with serving(max_connections=3, context=ours) as (_, address):
+            silent = [await asyncio.open_connection(*address) for _ in range(8)]
+            for reader, _ in silent[:5]:
+                with contextlib.suppress(ConnectionError):
+                    assert await asyncio.wait_for(reader.read(), 30) == b""
+            reader, writer = await asyncio.open_connection(*address, ssl=theirs)
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            return await asyncio.wait_for(reader.readuntil(b"\r\n"), 30)
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 200")
+    assert len([one for one in caplog.records if one.name == "connectx.rest.connections"]) == 1
+
+
+def test_a_tls_handshake_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectx.rest.connections._HANDSHAKE_S", 0.1)
+
+    async def scenario() -> None:
+        async with serving(context=in_tls()[0]) as (_, address):
+            reader, _ = await asyncio.open_connection(*address)
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+
+    asyncio.run(scenario())
+
+
 def test_connections_that_cannot_be_accepted_are_reported_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [0.0]
-    connections = Connections(3, lambda: now_s[0])
+    connections = Connections(3, clock=lambda: now_s[0])
     loop = asyncio.new_event_loop()
     for _ in range(1_000):
         connections.on_error(loop, {"message": "socket.accept() out of system resource"})
