@@ -24,6 +24,8 @@ from connectx.model.class_names import public_name
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of the column `headers`."""
 
+_LONGEST_INTEGER: Final = 20
+"""Digits and sign of 64 bits."""
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _INTEGERS: Final = (("int8", 7), ("int16", 15), ("int32", 31), ("int64", 63))
 
@@ -153,6 +155,8 @@ def _json_of(text: str) -> tuple[str, str]:
         return "string", json.dumps(text, ensure_ascii=False)
     if found.group(2) or found.group(3):
         return "double", text
+    if len(text) > _LONGEST_INTEGER:
+        return "string", json.dumps(text)
     number = int(text)
     kind = next((kind for kind, bits in _INTEGERS if -(1 << bits) <= number < 1 << bits), None)
     return (kind, text) if kind else ("string", json.dumps(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from connectx.model.ids import TaskId
+from connectx.model.ids import TaskId, parse_task
 
 
 def duration(milliseconds: int) -> str:
@@ -47,5 +47,4 @@ def task_of(value: Any) -> TaskId | None:
     if isinstance(value, Mapping):
         connector, task = value.get("connector"), value.get("task")
         return TaskId(str(connector), int(task)) if connector is not None and task is not None else None
-    name, _, number = str(value).rpartition("-")
-    return TaskId(name, int(number)) if name and number.isdigit() else None
+    return parse_task(str(value))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
 from json import JSONDecodeError
-from typing import Generic, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import MalformedDataError
@@ -20,6 +20,8 @@ from connectx.values import Value
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_MOST_DIGITS: Final = 19
+"""Of numbers of 64 bits."""
 
 
 class WrongShape(Exception):
@@ -72,6 +74,17 @@ def refusing(refusal: Callable[[str], ConnectxError]) -> Iterator[None]:
         raise
     except Exception as error:
         raise refusal(reason_of(error)) from error
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ASCII digits spell; None for other text, and beyond 64 bits.
+
+    `int` also takes digits of other alphabets, and raises for text of more than 4,300 digits, however it is checked.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        return None
+    number = int(text)
+    return number if number < 2**63 else None
 
 
 def reason_of(error: Exception) -> str:

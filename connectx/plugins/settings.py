@@ -12,6 +12,7 @@ from typing import Any, Final
 from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
+from connectx.model.decoding import whole_number
 from connectx.model.patterns import compiled, matches_any, problem_of
 from connectx.model.states import TransactionBoundary
 from connectx.model.worker_config import WorkerConfig, with_prefix
@@ -207,7 +208,7 @@ def producer_problems(config: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _above(value: str, limit: int) -> bool:
-    return value.isdecimal() and int(value) > limit
+    return (whole_number(value) or 0) > limit
 
 
 def _creation_of(config: Mapping[str, str | None], worker: WorkerConfig) -> ConfigDef:

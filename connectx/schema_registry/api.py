@@ -14,20 +14,18 @@ from starlette.types import ASGIApp
 
 from connectx.data.protobuf.files import encoded, file_of
 from connectx.errors.rest import RestError
-from connectx.model.decoding import reason_of
+from connectx.model.decoding import reason_of, whole_number
 from connectx.protocol import compact_json
 from connectx.rest.app import Endpoint, routed
 from connectx.rest.call import JsonResponse, read_body
 from connectx.schema_registry.catalog import Catalog
-from connectx.schema_registry.records import KINDS, Version
+from connectx.schema_registry.records import KINDS, LARGEST, Version
 from connectx.schema_registry.refusals import RefusedError
 from connectx.schema_registry.store import SchemaStore
 
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
 _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 _BODY_S: Final = 90.0
-_ID_DIGITS: Final = 10
-"""Of the largest id; Confluent's are 32-bit."""
 
 _Method = Callable[["_Asked"], Any]
 
@@ -54,10 +52,10 @@ class _Asked:
 
     @property
     def schema_id(self) -> int:
-        text = self.path("id")
-        if not (text.isascii() and text.isdigit() and len(text) <= _ID_DIGITS):
+        number = whole_number(self.path("id"))
+        if number is None:
             raise RefusedError(404, 404, "HTTP 404 Not Found")
-        return int(text)
+        return number
 
     def flag(self, name: str) -> bool:
         """A parameter of the query that is true or false."""
@@ -75,8 +73,8 @@ class _Asked:
         if not isinstance(found, dict):
             raise RefusedError(400, 400, "The body is not a JSON object")
         for name in ("id", "version"):
-            if not isinstance(found.get(name) or 0, int):
-                raise RefusedError(400, 400, f"{name} is not a number")
+            if not (isinstance(given := found.get(name) or 0, int) and given <= LARGEST):
+                raise RefusedError(400, 400, f"{name} is not a number of 31 bits")
         return found
 
     def ask_all(self, question: Callable[[Catalog], Any]) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from connectx.schema_registry.levels import Level, directions
+from connectx.schema_registry.levels import Effort, Level, directions
 from connectx.schema_registry.refusals import Refusal
 
 _PROMOTED: Final = {
@@ -127,6 +127,7 @@ class _Check:
 
     reader: str
     writer: str
+    _effort: Effort = field(default_factory=Effort)
     _met: set[tuple[int, int]] = field(default_factory=set)
     _found: list[str] = field(default_factory=list)
 
@@ -137,6 +138,7 @@ class _Check:
     def _compare(self, reader: Node, writer: Node, path: str) -> None:
         if (id(reader), id(writer)) in self._met:
             return
+        self._effort.spend()
         self._met.add((id(reader), id(writer)))
         if writer.kind == "union":
             for number, branch in enumerate(writer.parts):
@@ -209,7 +211,7 @@ class _Check:
 
     def _reads(self, reader: Node, writer: Node) -> bool:
         """Whether there is no problem, without noting any."""
-        inner = _Check(self.reader, self.writer, set(self._met))
+        inner = _Check(self.reader, self.writer, self._effort, set(self._met))
         return not inner.all_problems(reader, writer)
 
     def _add(self, kind: str, description: str, info: str) -> None:

@@ -7,15 +7,17 @@ nothing here does I/O. Mirrors Confluent's KafkaSchemaRegistry and its in-memory
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from connectx.data.json_schema import nodes
 from connectx.data.protobuf.files import plain_text
 from connectx.data.protobuf.pools import descriptor_of
-from connectx.errors.plugins import ConversionError, PatternError
-from connectx.model.decoding import WrongShape
+from connectx.errors.plugins import ConversionError
+from connectx.model.decoding import WrongShape, reason_of, whole_number
+from connectx.protocol import compact_json
 from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility
 from connectx.schema_registry.levels import Level
 from connectx.schema_registry.records import (
@@ -185,6 +187,8 @@ class Catalog:
             version=number if number > 0 else (ever[-1].version if ever else 0) + 1,
             schema_id=given if given > 0 else self._id_for(asked, normalize),
         )
+        if made.version > LARGEST or made.schema_id > LARGEST:
+            raise Refusal.NO_NUMBER.error(subject)
         return Change(_registered(made), [schema_record(made)])
 
     def delete_subject(self, subject: str, *, permanent: bool) -> Change:
@@ -279,10 +283,8 @@ class Catalog:
 
     def _parsed(self, version: Version) -> Any:
         """The schema of a version as its format's comparison takes it."""
-        try:
+        with _refusing():
             return _PARSERS[version.kind](version.text, self._texts(version.references))
-        except ConversionError as error:
-            raise Refusal.INVALID_SCHEMA.error(error.message) from error
 
     def _texts(self, references: Iterable[Reference]) -> list[tuple[str, str]]:
         """(name, text) of the schemas that are referred to, their own references first."""
@@ -321,10 +323,8 @@ class Catalog:
                     f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
                     f"additionalInfo:'{old.kind}'}}"
                 ]
-            try:
+            with _refusing():
                 found = _PROBLEMS[asked.kind](level, new, self._parsed(old))
-            except PatternError as error:
-                raise Refusal.INVALID_SCHEMA.error(error.message) from error
             if found:
                 tail = (
                     f"{{oldSchemaVersion: {old.version}}}",
@@ -344,6 +344,17 @@ class Catalog:
             raise Refusal.REFERENCE_EXISTS.error(version.subject, version.version)
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Whatever two schemas of others provoke where they are parsed and compared makes them invalid."""
+    try:
+        yield
+    except (RefusedError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise Refusal.INVALID_SCHEMA.error(reason_of(error)) from error
+
+
 def _registered(version: Version) -> dict[str, Any]:
     return {"id": version.schema_id, "version": version.version, **version.schema_json()}
 
@@ -359,9 +370,10 @@ def _number(text: str) -> int | None:
     """A version's number; None: the latest."""
     if text in ("latest", "-1"):
         return None
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= LARGEST:
+    number = whole_number(text)
+    if number is None or not 0 < number <= LARGEST:
         raise Refusal.INVALID_VERSION.error(text)
-    return int(text)
+    return number
 
 
 def _compact(text: str, kind: str) -> str:
@@ -372,11 +384,11 @@ def _compact(text: str, kind: str) -> str:
         except ConversionError as error:
             raise Refusal.INVALID_SCHEMA.error(error.message) from error
     try:
-        return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-    except ValueError:
+        return json.dumps(compact_json.loads(text.encode()), separators=(",", ":"), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
         if kind == "AVRO" and text.replace("_", "").isalnum():
             return json.dumps(text)  # a primitive type may come without quotes
-        raise Refusal.INVALID_SCHEMA.error(f"Not JSON: {text[:100]}") from None
+        raise Refusal.INVALID_SCHEMA.error(f"{reason_of(error)}: {text[:100]}") from None
 
 
 def _same(one: Version, asked: Version, normalize: bool) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from connectx.data.json_schema.nodes import Node
 from connectx.model.patterns import compiled
 from connectx.schema_registry import levels
-from connectx.schema_registry.levels import Level
+from connectx.schema_registry.levels import Effort, Level
 
 _UPPER: Final = {
     "string": (("maxLength", "MAX_LENGTH"),),
@@ -41,11 +41,13 @@ class _Comparison:
     """One direction. `within` are the pairs that are being compared: in a circle they count as compatible."""
 
     within: list[tuple[Node, Node]] = field(default_factory=list)
+    effort: Effort = field(default_factory=Effort)
 
     def differences(self, original: Node, update: Node, path: str = "#") -> list[tuple[str, str]]:
         """(name, path) of every change that is not compatible."""
         if any(one is original and other is update for one, other in self.within):
             return []
+        self.effort.spend()
         self.within.append((original, update))
         try:
             return list(self._differences(original, update, path))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+
+from connectx.errors.plugins import ConversionError
 
 _Schema = TypeVar("_Schema")
 
@@ -32,6 +35,23 @@ def directions(level: Level, new: _Schema, old: _Schema) -> Iterator[tuple[_Sche
         yield old, new, "old", "new"
     if level.startswith(("FORWARD", "FULL")):
         yield new, old, "new", "old"
+
+
+@dataclass(slots=True)
+class Effort:
+    """Limits the comparisons of two schemas: parts that refer to others twice on each level double them per level."""
+
+    left: int = 100_000
+
+    def spend(self) -> None:
+        """Count one comparison.
+
+        Raises:
+            ConversionError: there were too many.
+        """
+        self.left -= 1
+        if self.left < 0:
+            raise ConversionError("The schemas refer to each other too often to be compared.")
 
 
 def problems(

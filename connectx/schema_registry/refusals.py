@@ -48,6 +48,7 @@ class Refusal(Enum):
     IMPORTING = 42205, "Subject {} is in import mode"
     SUBJECTS_EXIST = 42205, "Cannot import since found existing subjects"
     SUBJECT_EXISTS = 42205, "Cannot import since found existing subjects: {}"
+    NO_NUMBER = 42205, "The next version or id of subject {} would not fit 32 bits"
     REFERENCE_EXISTS = 42206, "One or more references exist to the schema {} of version {}"
     STORE_FAILED = 50001, "The _schemas topic could not be used: {}"
 

@@ -18,6 +18,7 @@ from connectx.connectors.lake.task import Offsets, Pending, compare
 from connectx.connectors.shared.columns import evolved
 from connectx.connectors.shared.errors import LakeError
 from connectx.connectors.shared.storage import storage_errors
+from connectx.model.decoding import whole_number
 from connectx.model.ids import TopicPartition
 from connectx.plugins.errors import CommitRefusedError
 
@@ -234,6 +235,7 @@ class ParquetTable:
 def partition_of(path: str, suffix: str = SUFFIX) -> TopicPartition | None:
     """The topic partition that a file's name starts with; None for files of others."""
     parts = path.rpartition("/")[2].removesuffix(suffix).split("+")
-    if not path.endswith(suffix) or len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+    if not path.endswith(suffix) or len(parts) != 3 or whole_number(parts[2]) is None:
         return None
-    return TopicPartition(parts[0], int(parts[1]))
+    partition = whole_number(parts[1])
+    return None if partition is None else TopicPartition(parts[0], partition)

@@ -21,6 +21,7 @@ from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.admin.inspection import Inspection
 from connectx.kafka.fetcher.fetcher import RecordFetcher
 from connectx.kafka.settings.client_config import kafka_python_config
+from connectx.model.decoding import whole_number
 from connectx.model.ids import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -160,8 +161,8 @@ def first_mirrored(
                 if place >= end:
                     return None
                 for name, text in [(h["key"], h["value"]) for h in reversed(headers or ())]:
-                    if name == header and text is not None and text.isdigit():
-                        return place, int(text)
+                    if name == header and (number := whole_number(text or "")) is not None:
+                        return place, number
             if max(fetched.ends.get(at, 0), fetched.ranges.get(at, (0, 0))[1]) >= end:
                 return None
             deadline_s = time.monotonic() + CALL_S

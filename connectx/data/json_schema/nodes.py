@@ -101,7 +101,7 @@ def parse(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
         root = resource(contents)
         registry = registry.with_resource(_ROOT, root).crawl()
         return _Parser().parsed(contents, registry.resolver(root.id() or _ROOT))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:  # also a reference to itself
         raise ConversionError(f"Not a valid JSON Schema: {error!r}.") from error
 
 

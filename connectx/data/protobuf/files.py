@@ -103,7 +103,7 @@ def _parsed(text: str) -> FileDescriptorProto:
     from proto_schema_parser.parser import Parser
 
     try:
-        parsed = Parser().parse(text)
+        parsed = Parser(setup_lexer=_refuse_errors, setup_parser=_refuse_errors).parse(text)
     except Exception as error:  # the parser's errors derive from Exception alone
         raise ConversionError(f"Not a valid Protobuf schema: {error}.") from error
     if parsed.edition is not None:
@@ -122,6 +122,23 @@ def _parsed(text: str) -> FileDescriptorProto:
         elif isinstance(one, ast.Enum):
             _read_enum(made.enum_type.add(name=one.name), one)
     return made
+
+
+class _Refusing:
+    """Raises the first error of a text. The parser's own listener prints the text, and the parser guesses."""
+
+    def syntaxError(self, recognizer: Any, symbol: Any, line: int, column: int, message: str, error: Any) -> None:
+        raise ValueError(f"line {line}, column {column}: {message}")
+
+    def ignore(self, *_: Any) -> None:
+        return
+
+    reportAmbiguity = reportAttemptingFullContext = reportContextSensitivity = ignore
+
+
+def _refuse_errors(recognizer: Any) -> None:
+    recognizer.removeErrorListeners()
+    recognizer.addErrorListener(_Refusing())
 
 
 def _read_message(made: DescriptorProto, message: Any, is_new: bool) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.data.protobuf.files import params_of
 from connectx.errors.plugins import ConversionError
+from connectx.model.decoding import whole_number
 from connectx.values import Value
 
 if TYPE_CHECKING:
@@ -180,4 +181,5 @@ def _scalar(field: FieldDescriptor, params: Any, options: Options) -> ProtoType:
 
 
 def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.lstrip("-").isdigit() else default
+    number = whole_number((text or "").removeprefix("-"))
+    return default if number is None else -number if text and text.startswith("-") else number

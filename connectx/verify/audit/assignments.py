@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from connectx.errors.plugins import PatternError
 from connectx.history.wording import duration, listing, plural
+from connectx.model.decoding import whole_number
 from connectx.model.patterns import compiled
 from connectx.model.spelling import misspelled
 from connectx.model.states import LOST, State
@@ -162,8 +163,7 @@ def status_against_group(cluster: ClusterInventory) -> Iterator[Finding]:
 def tasks_without_use(cluster: ClusterInventory) -> Iterator[Finding]:
     """tasks.max above what a source makes, and sinks with more tasks than partitions."""
     for connector in cluster.connectors:
-        given = (connector.config.get("tasks.max") or "1").strip()  # may be a placeholder
-        wanted = int(given) if given.isascii() and given.isdigit() else None
+        wanted = whole_number((connector.config.get("tasks.max") or "1").strip())  # None: may be a placeholder
         if connector.type == "source" and wanted is not None and 0 < connector.configured_tasks < wanted:
             yield Finding(
                 "tasks_max_unused",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from connectx.history.wording import duration, listing, plural
+from connectx.model.decoding import whole_number
 from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import ClusterInventory
@@ -184,8 +185,7 @@ def _timeouts(known: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _number(known: Mapping[str, str], key: str) -> int | None:
-    text = known.get(key, "")
-    return int(text) if text.isdigit() else None
+    return whole_number(known.get(key, ""))
 
 
 SURROUNDINGS_RULES = (internal_topics, transactions, settings)

@@ -22,6 +22,7 @@ from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.admin.inspection import Inspection
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.clock import Clock
+from connectx.model.decoding import whole_number
 from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State
@@ -121,7 +122,7 @@ class _Gathering:
             self.given.name,
             self.now_ms,
             kafka_id=str(client.root().get("kafka_cluster_id") or ""),
-            delay_ms=int(delay) if delay.isdigit() else None,
+            delay_ms=whole_number(delay),
             connectors=connectors,
             workers=claims,
             settings=masked(known),
