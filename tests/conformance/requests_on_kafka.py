@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import cast
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -35,16 +36,13 @@ class RequestsOnKafka(Requests):
         self._node = until(self._coordinator, "the coordinator of transactions")
 
     def ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
-        """The broker may not know a topic yet that has just been made: then the batch is sent again."""
-        if isinstance(request, msg.Produce):
-            found = until(lambda: self._unless_new(self._ask(request, values)), "the new topic")
-            assert isinstance(found, msg.Produced)
-            return found
-        return self._ask(request, values)
+        """Send a request, again while the broker does not know the topic, which has just been created."""
 
-    def _unless_new(self, answer: msg.Answer) -> msg.Answer | None:
-        is_new = isinstance(answer, msg.Produced) and answer.results[1].error in _OF_A_NEW_TOPIC
-        return None if is_new else answer
+        def answer() -> msg.Answer | None:
+            found = self._ask(request, values)
+            return None if _error_of_topic(found) in _OF_A_NEW_TOPIC else found
+
+        return cast("msg.Answer", until(answer, "the new topic"))
 
     def _ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
         self._values = values
@@ -74,3 +72,14 @@ class RequestsOnKafka(Requests):
         for index, value in enumerate(self._values):
             builder.append(index, None, None, value.encode(), [])
         return bytes(builder.build())
+
+
+def _error_of_topic(answer: msg.Answer) -> str | None:
+    """The error of the one partition that a request names."""
+    match answer:
+        case msg.Produced():
+            return answer.results[1].error
+        case msg.PartitionsAdded():
+            return next(iter(answer.errors.values()))
+        case _:
+            return None
