@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.programs import ROOT, run
+from tests.support.programs import ROOT, Interpreter, run
 
 EXAMPLE = r"^<!-- {} -->\n```python\n(.*?)^```"
 """A block that is run. `tests/unit/test_docs.py` checks that every other block has the reason why it is not run."""
@@ -38,8 +39,28 @@ with cx.Cluster(workers=1) as cluster:
 }
 
 
-@pytest.mark.parametrize("page", PROGRAMS)
-def test_an_example_runs_and_its_verdict_is_valid(page: str, tmp_path: Path) -> None:
-    printed = run(PROGRAMS[page], tmp_path)
+ALONE = ("getting-started.md", "connectors/spark-sink.md")
+"""Pages whose programs start and end everything: the first one, and one whose Spark writes where it was started."""
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    """One process with one Spark for all pages: each Spark start takes longer than most examples."""
+    with Interpreter() as started:
+        yield started
+
+
+@pytest.mark.parametrize("page", [page for page in PROGRAMS if page not in ALONE])
+def test_an_example_runs_and_its_verdict_is_valid(page: str, interpreter: Interpreter, tmp_path: Path) -> None:
+    check(page, interpreter.run(PROGRAMS[page], tmp_path))
+
+
+@pytest.mark.parametrize("page", ALONE)
+def test_an_example_runs_in_a_separate_process(page: str, tmp_path: Path) -> None:
+    check(page, run(PROGRAMS[page], tmp_path))
+
+
+def check(page: str, printed: str) -> None:
+    """What a page prints is a valid verdict if it prints one."""
     if re.search(r"print\(\w+\.check\(", PROGRAMS[page]):
         assert re.search(r"^Valid\b", printed, re.MULTILINE), printed
