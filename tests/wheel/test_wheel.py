@@ -6,7 +6,6 @@ requirements.lock. pyspark is the newest of its range, as a user gets it, or the
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -20,6 +19,7 @@ import httpx
 import pytest
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from tests.support.demos import check_main_job
 from tests.support.release import build, packed_files
 from tests.support.waiting import until
 
@@ -189,10 +189,7 @@ def test_the_readmes_first_lines_run(everything: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo_runs_and_its_verdict_is_good(everything: Path, tmp_path: Path) -> None:
-    output = run(everything / "connectx", "demo", "--rows", "20000", cwd=tmp_path)
-    verdict = json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
-    assert verdict["lost"] == verdict["duplicated"] == 0
-    assert (tmp_path / "flights-demo.html").exists()
+    check_main_job(tmp_path, everything / "connectx", "demo", environment=env(), cwd=tmp_path)
 
 
 def test_on_a_databricks_image_its_own_packages_stay(wheel: Path, tmp_path: Path) -> None:
