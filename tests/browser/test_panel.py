@@ -15,7 +15,7 @@ from tests.support.lab import Book
 
 CREATE = """import connectx as cx
 cluster = cx.Cluster(workers=3)
-cluster.create("ticks", {"connector.class": "Generator", "topic": "ticks", "rate": "200", "tasks.max": "3"})
+cluster.create("ticks", {"connector.class": "Generator", "topic": "ticks", "rate": "10", "tasks.max": "3"})
 cluster.wait("ticks", "RUNNING")
 print("Spark", cluster.spark.version)"""
 UNTIL_KILLED = """import time

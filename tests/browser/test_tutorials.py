@@ -44,7 +44,6 @@ def test_a_tutorial_can_be_read_before_it_is_trusted(reading: Book, lab: Lab, pa
         " === window.jupyterapp.shell.currentWidget.content.model.cells.length"
     )
     check_outputs(page)
-    page.locator(".jp-WindowedPanel-viewport >> visible=true").screenshot(path=str(SHOTS / f"tutorial-{path.stem}.png"))
     page.set_viewport_size({"width": 1300, "height": 1000})
     assert reading.complaints == []
 
@@ -58,8 +57,6 @@ def test_a_tutorial_can_be_read_as_a_page_that_is_offline(browser: Browser, tmp_
     page.route("http*://**", lambda route: route.abort())
     page.goto(file.as_uri(), wait_until="domcontentloaded")
     check_outputs(page)
-    SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=str(SHOTS / f"page-{path.stem}.png"), full_page=True)
     page.close()
 
 

@@ -9,7 +9,7 @@ from tests.support.lab import Book
 CELLS = [
     """import connectx as cx
 cluster = cx.Cluster(workers=2)
-cluster.create("ticks", {"connector.class": "Generator", "topic": "ticks", "rate": "20", "tasks.max": "2"})
+cluster.create("ticks", {"connector.class": "Generator", "topic": "ticks", "rate": "2", "tasks.max": "2"})
 cluster.wait("ticks", "RUNNING")""",
     "cluster",
     "import time; time.sleep(20)",  # a cell that is busy; the click is served when it ends, not before
