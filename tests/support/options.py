@@ -21,7 +21,7 @@ from tests.support.watchdog import watch
 
 EMBEDDED: Final = "embedded"
 LOCAL: Final = "local"
-SEEDS: Final = 300
+SEEDS: Final = 150
 GATE: Final = pytest.mark.needs(EMBEDDED, "the gate, which cuts workers off")
 BROKER: Final = pytest.mark.needs(EMBEDDED, "a broker of the cluster's own")
 WHOLE: Final = pytest.mark.needs(EMBEDDED, "a program that starts everything itself")

@@ -68,9 +68,9 @@ class Part:
     needs_java: bool = True
 
 
-AT_ONCE: Final = 2
+AT_ONCE: Final = 3  # each is one process, which often waits
 Stage = tuple[Part, ...]
-"""Parts of which two run at a time, in this order."""
+"""Parts of which three run at a time, in this order."""
 
 
 @dataclass
@@ -249,7 +249,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def run_tier(stages: Sequence[Stage], root: Path = ROOT, prepare: Sequence[str] = ()) -> Result:
-    """Run the stages one after the other, and the parts of a stage two at a time.
+    """Run the stages one after the other, and the parts of a stage three at a time.
 
     `prepare` is a command without which no part that needs Java starts; it runs beside the others.
     """
@@ -329,7 +329,7 @@ _REAL: Final = (
 _PANEL: Final = ("-o", f"timeout={_PANEL_S}")  # a browser and a JupyterLab start in the first test
 _VERSIONS: Final = (
     *("tests/databricks/test_versions.py", "tests/unit/widgets", "tests/unit/verify/doctor", "tests/unit/data"),
-    *("tests/unit/history", "tests/integration/data", "tests/notebooks/test_notebooks.py"),
+    *("tests/unit/connectors", "tests/unit/history", "tests/integration/data", "tests/notebooks/test_notebooks.py"),
     *("-k", "not test_notebooks or (prints_what_it_shows and 01-first)"),
 )
 _CONNECT: Final = (
@@ -337,6 +337,10 @@ _CONNECT: Final = (
     *(f"tests/integration/cluster/test_{name}.py" for name in ("public_face", "restricted", "closing")),
     *(f"tests/integration/source/test_{name}.py" for name in ("file_source", "datasource")),
     *("tests/integration/sink/test_file_sink.py", "tests/integration/exactly_once/test_zombies.py"),
+)
+# The sinks of tables whose keys are compared here need no Spark, and the comparison itself has other tests.
+_WITHOUT_SPARK: Final = (
+    "tests/integration/check/test_keys.py::test_tables_of_upserting_sinks_are_compared_by_the_key_that_they_keep"
 )
 _SPARK41: Final = (
     *(
@@ -346,7 +350,7 @@ _SPARK41: Final = (
         "tests/integration/check/test_keys.py",
     ),
     *("tests/integration/data", "tests/integration/source/test_file_source.py"),
-    "tests/integration/sink/test_file_sink.py",
+    *("tests/integration/sink/test_file_sink.py", f"--deselect={_WITHOUT_SPARK}"),
 )
 _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your-own-connector",
                      "08-databricks-and-your-own-kafka", "09-into-the-lakehouse",
@@ -370,6 +374,8 @@ _DEEP: Final = (
     "tests/integration/exactly_once/test_three_brokers.py",
     "tests/integration/exactly_once/test_old_broker.py",
 )
+# The part `wheel` runs the same demo with the same assertions, as users install it.
+_IN_WHEEL: Final = "tests/integration/demo/test_demo.py::test_every_flight_arrives_once_although_workers_are_killed"
 # What tests the tests and the repository itself, and all conversions in both lanes: `make test` runs it, the loop of
 # daily work does not.
 _OF_TESTS: Final = (
@@ -392,7 +398,7 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "test": [_QUICK, (Part("real", (*_REAL, *_NOT_QUICK, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
     "test-all": [
         (Part("pure", _PURE, workers=2, needs_java=False),),
-        (Part("real", _REAL, workers=3),),
+        (Part("real", (*_REAL, f"--deselect={_IN_WHEEL}"), workers=3),),
         (  # long parts first
             Part("browser", ("tests/browser", *_PANEL), repeats_files=True),
             Part("wheel", ("tests/wheel",)),
