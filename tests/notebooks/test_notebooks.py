@@ -20,13 +20,13 @@ PLACES = ("/tmp/", "/home/", "/root/", "/Users/", "/work/", "site-packages")
 
 def _nbval(notebook: Path) -> subprocess.CompletedProcess[str]:
     timeout = f"--nbval-cell-timeout={CELL_TIMEOUT_S}"
-    command = [sys.executable, "-m", "pytest", "--nbval", timeout, "-p", "no:cacheprovider", "-q"]
+    command = [sys.executable, "-m", "pytest", "-p", "nbval.plugin", "--nbval", timeout, "-p", "no:cacheprovider", "-q"]
     return subprocess.run(
         [*command, "--rootdir", str(notebook.parent), "-o", "addopts=", str(notebook)],
         capture_output=True,
         text=True,
         check=False,
-        env=quiet_environment(),
+        env=quiet_environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # the import of the others takes seconds
     )
 
 
