@@ -116,18 +116,24 @@ _INTEGER_NAMES: Final = {
 }
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
-_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java's String.trim takes away."""
 
 
 class Validator(Value, Shown):
     """A check of one parsed value: `check` returns what is wrong, or None. `text` describes what is allowed.
 
     The error is appended to Kafka's "Invalid value ... for configuration ...", unless `whole_message` is set.
+
+    Attributes:
+        distinct: repeated entries of a list are an error of `ConfigDef.validate`; `ConfigDef.parse` drops them, so that
+            connectors keep running that were created with them (KIP-1161).
     """
 
     check: Callable[[Any], str | None]
     text: str
     whole_message: bool = False
+    distinct: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -304,7 +310,7 @@ class ConfigDef:
         Raises:
             ConfigError: with all problems, one per key.
         """
-        values = self.validate(config)
+        values = [_validate_key(key, config, parsing=True) for key in self._keys.values()]
         problems = [value.errors[0] for value in values if value.errors]
         if problems:
             raise ConfigError(problems)
@@ -324,7 +330,7 @@ class ConfigDef:
         return Form("ConfigDef", {}, [[key.row() for key in self._keys.values()]]).html
 
 
-def _validate_key(key: ConfigKey, config: Mapping[str, Any]) -> ConfigValue:
+def _validate_key(key: ConfigKey, config: Mapping[str, Any], *, parsing: bool = False) -> ConfigValue:
     outcome = ConfigValue(key.name, recommended_values=list(key.recommended))
     if key.name in config:
         outcome.value, problem = _parse_type(key.name, config[key.name], key.type)
@@ -333,6 +339,8 @@ def _validate_key(key: ConfigKey, config: Mapping[str, Any]) -> ConfigValue:
         outcome.errors.append(f'Missing required configuration "{key.name}" which has no default value.')
     else:
         outcome.value = key.default
+    if parsing and key.validator is not None and key.validator.distinct and outcome.value is not None:
+        outcome.value = list(dict.fromkeys(outcome.value))
     # As in Kafka the validator also sees the null that is left of a value that could not be read.
     if key.validator is not None and (problem := _invalid(key.name, outcome.value, key.validator)):
         outcome.errors.append(problem)
@@ -366,7 +374,7 @@ def _parse_type(name: str, value: Any, config_type: ConfigType) -> tuple[Any, st
         return None, None
     try:
         if isinstance(value, str):
-            return _parse_text(value.strip(_JAVA_BLANKS), config_type), None
+            return _parse_text(value.strip(JAVA_BLANKS), config_type), None
         return _take_typed(value, config_type), None
     except ValueError as error:
         return None, invalid_value(name, value, str(error))

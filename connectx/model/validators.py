@@ -53,6 +53,26 @@ def non_empty() -> Validator:
     return Validator(lambda value: "String must be non-empty" if value == "" else None, "non-empty string")
 
 
+def non_null() -> Validator:
+    """Any value but null."""
+    return Validator(lambda value: "entry must be non null" if value is None else None, "non-null string")
+
+
+def distinct_list(key: str, *, filled: bool = False) -> Validator:
+    """The list of different texts of a key, none of them empty, not null; with `filled` of at least one."""
+
+    def check(value: Any) -> str | None:
+        if value is None:
+            return f"Configuration '{key}' values must not be null."
+        if filled and not value:
+            return f"Configuration '{key}' must not be empty. Valid values include: any non-empty value"
+        if len(set(value)) < len(value):
+            return f"Configuration '{key}' values must not be duplicated."
+        return None if all(value) else f"Configuration '{key}' values must not be empty."
+
+    return Validator(check, "[]" if filled else "[] (optional)", whole_message=True, distinct=True)
+
+
 def table_name_format() -> Validator:
     """A text that is not empty, with no other variable than ${topic}; null passes."""
 
@@ -65,14 +85,16 @@ def table_name_format() -> Validator:
     return Validator(check, "non-empty string with ${topic}")
 
 
-def valid_regex() -> Validator:
-    """A text that is a regular expression; null passes."""
+def valid_regex(*, filled: bool = False) -> Validator:
+    """A text that is a regular expression; null passes. With `filled` it must not be empty."""
 
     def check(value: Any) -> str | None:
+        if filled and value == "":
+            return non_empty().check(value)
         problem = problem_of(value or "")
-        return problem and f"Invalid regular expression: {problem}"
+        return problem and f"Invalid regex: {problem}"
 
-    return Validator(check, "valid regex")
+    return Validator(check, "non-empty string, valid regex" if filled else "valid regex")
 
 
 def valid_regexes() -> Validator:

@@ -112,7 +112,7 @@ class ColumnMapping:
             pattern, colon, columns = text.rpartition(":")
             names = tuple(name.strip() for name in columns.strip().removeprefix("[").removesuffix("]").split("|"))
             if problem := problem_of(pattern):
-                raise ConfigError([invalid_value(key, text, f"Invalid regular expression: {problem}")])
+                raise ConfigError([invalid_value(key, text, f"Invalid regex: {problem}")])
             if not colon or not pattern or not all(names):
                 raise ConfigError([invalid_value(key, text, "it is not of the form regex:column or regex:[one|two]")])
             entries.append((pattern, names))

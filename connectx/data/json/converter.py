@@ -84,7 +84,7 @@ class JsonConverter(Converter):
             "BASE64",
             doc="How decimals are written: BASE64 of the unscaled bytes, or NUMERIC.",
             importance="LOW",
-            validator=one_of("BASE64", "NUMERIC", ignore_case=True),
+            validator=one_of("NUMERIC", "BASE64", ignore_case=True),
         )
         .define(
             "replace.null.with.default",
@@ -205,7 +205,7 @@ class JsonConverter(Converter):
             return Decoded(pa.nulls(len(payloads)), pa.array([schema.error] * len(payloads)))
         kind = target if schema.kind is None else schema.kind
         if kind is None:
-            return read_text(payloads, recover)
+            return _documents(payloads, recover) if self.infers_fields else read_text(payloads, recover)
         use_defaults = bool(self.settings["replace.null.with.default"])
         base64_decimals = schema.kind is not None
         try:
@@ -216,6 +216,23 @@ class JsonConverter(Converter):
             return read
         missing = pc.and_(read.value.is_null(), read.error.is_null())
         return Decoded(read.value, pc.if_else(missing, "the value is required, and missing or null", read.error))
+
+
+def _documents(payloads: pa.Array, recover: Recover | None) -> Decoded:
+    """Payloads of the schema null, which are documents without schemas."""
+    if recover is None:
+        return read_documents(payloads)
+    texts: list[str | None] = []
+    errors: list[str | None] = []
+    for row in range(len(payloads)):
+        try:
+            texts.append(recover(row))
+            errors.append(None)
+        except RefusedDocumentError as error:
+            texts.append(None)
+            errors.append(str(error))
+    read = read_documents(pa.array(texts, pa.string()).cast(pa.binary()))
+    return Decoded(read.value, pc.coalesce(pa.array(errors, pa.string()), read.error))
 
 
 def record_schema(text: str) -> RecordSchema:

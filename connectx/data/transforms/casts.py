@@ -7,6 +7,7 @@ zero, and only text that is no number of the type is an error.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +18,10 @@ from connectx.data.chunks import one_chunk
 from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName, default_of, default_value, described
 from connectx.data.transforms.api import KAFKA
 from connectx.data.transforms.columns import Column, moments, name_of, replaced
-from connectx.data.transforms.fields import NULLS, SideTransform
+from connectx.data.transforms.fields import NULLS, SideTransform, parts_of
 from connectx.data.transforms.texts import as_text
 from connectx.errors.plugins import TransformError
-from connectx.model.configdef import ConfigDef, Validator
+from connectx.model.configdef import JAVA_BLANKS, ConfigDef, Validator
 
 _TARGETS: Final = {
     "INT8": pa.int8(),
@@ -33,25 +34,31 @@ _TARGETS: Final = {
     "STRING": pa.string(),
 }
 _CONNECT_TYPES: Final = (*_TARGETS, "BYTES", "ARRAY", "MAP", "STRUCT")
+_NO_CONSTANT: Final = "java.lang.IllegalArgumentException: No enum constant org.apache.kafka.connect.data.Schema.Type."
 _SUPPORTED: Final = "[INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING]"
-_JAVA_FLOAT: Final = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)[fFdD]?|[+-]?(NaN|Infinity)")
+_JAVA_FLOAT: Final = re.compile(
+    r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)[fFdD]?|[+-]?(NaN|Infinity)", re.ASCII
+)
 
 
 def _spec_problem(value: Any) -> str | None:
     if not value:
         return "Must specify at least one field to cast."
     for mapping in value:
-        parts = mapping.split(":")
+        parts = parts_of(mapping)
         if len(parts) > 2:
             return f"Invalid value [{', '.join(value)}] for configuration renames: Invalid rename mapping: {mapping}"
         target = parts[-1].strip().upper()
         if target not in _CONNECT_TYPES:
-            return f"Invalid type found in casting spec: {parts[-1].strip()}"
+            return (
+                f"Invalid value {_NO_CONSTANT}{target} for configuration Invalid type found in casting spec: "
+                f"{parts[-1].strip()}"
+            )
         if target not in _TARGETS:
             return f"Cast transformation does not support casting to {target}; supported types are {_SUPPORTED}"
-    if len(value) > 1 and any(":" not in mapping for mapping in value):
+    if len(value) > 1 and any(len(parts_of(mapping)) == 1 for mapping in value):
         return (
-            "Cast transformations that specify a type to cast the entire value to may ony specify a single cast in "
+            "Cast transformations that specify a type to cast the entire value to may only specify a single cast in "
             "their spec"
         )
     return None
@@ -77,8 +84,8 @@ class Cast(SideTransform):
 
     def configure(self) -> None:
         """Take the pairs apart."""
-        pairs = [mapping.rpartition(":") for mapping in self.settings["spec"]]
-        self._types = {name.strip(): _TARGETS[kind.strip().upper()] for name, _, kind in pairs}
+        pairs = [["", *parts_of(mapping)][-2:] for mapping in self.settings["spec"]]
+        self._types = {name.strip(): _TARGETS[kind.strip().upper()] for name, kind in pairs}
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Nulls stay, optional fields stay optional."""
@@ -161,7 +168,8 @@ def _whole(numbers: Any, bits: int) -> Any:
 
 def _of_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(target):
-        return values.cast(pa.float64()).cast(target)
+        # by their texts, since Arrow's own cast is not exact
+        return pa.array([None if value is None else str(value) for value in values.to_pylist()]).cast(target)
     whole = [None if value is None else int(value) & (2**64 - 1) for value in values.to_pylist()]
     signed = [None if value is None else value - 2**64 if value >= 2**63 else value for value in whole]
     return _of_numbers(pa.array(signed, pa.int64()), target)
@@ -172,7 +180,9 @@ def _of_text(texts: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.equal(pc.utf8_lower(texts), "true")
     if pa.types.is_floating(target):
         return pa.array([None if text is None else _java_float(text) for text in texts.to_pylist()], target)
-    wrong = pc.filter(texts, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?\d+$"), True)))
+    if not pc.all(pc.string_is_ascii(texts), min_count=0).as_py():
+        texts = pa.array([None if text is None else _in_ascii(text) for text in texts.to_pylist()], pa.string())
+    wrong = pc.filter(texts, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[0-9]+$"), True)))
     if len(wrong):
         raise _out_of_range(wrong[0].as_py())
     try:
@@ -181,8 +191,13 @@ def _of_text(texts: pa.Array, target: pa.DataType) -> pa.Array:
         raise TransformError(f"A text was out of range for requested data type {target}: {error}") from error
 
 
+def _in_ascii(text: str) -> str:
+    """Digits of other scripts as those of ASCII, as far as Java's Character.digit knows them in one char."""
+    return "".join(str(unicodedata.decimal(char, char)) if char <= "\uffff" else char for char in text)
+
+
 def _java_float(text: str) -> float:
-    trimmed = text.strip()
+    trimmed = text.strip(JAVA_BLANKS)
     if not _JAVA_FLOAT.fullmatch(trimmed):
         raise _out_of_range(text)
     return float(trimmed.rstrip("fFdD") if not trimmed.endswith("Infinity") else trimmed)

@@ -47,6 +47,8 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 _HALVES: Final = ("AM", "PM")
 _SHORT: Final = 3
 _DEFAULTS: Final = {"year": 1970, "month": 1, "day": 1, "hour": 0, "minute": 0, "second": 0, "ms": 0}
+_LETTERS: Final = "GyMwWDdFEuaHhKkmsSzZXYL"
+"""The letters that Java knows."""
 _ZONES: Final = ("X", "Z", "z")
 _STRFTIME: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _DAY_MS: Final = 86_400_000
@@ -112,7 +114,7 @@ class DateFormat:
     """One pattern.
 
     Raises:
-        ValueError: a letter that is not supported, or an open quote.
+        ValueError: a letter that is unknown or not supported, or an open quote.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -129,13 +131,15 @@ class DateFormat:
             elif found.group(1):
                 if text[0] == "L":
                     text = text.replace("L", "M")  # months that stand alone have the same names in English
+                if text[0] not in _LETTERS:
+                    raise ValueError(f"Illegal pattern character '{text[0]}'")
                 if text[0] not in (*_NUMBERS, *_ZONES, "E", "a"):
                     raise ValueError(f"the letters {text} are not supported")
                 self._tokens.append((text, True))
             else:
                 self._tokens.append((text, False))
         if end != len(pattern):
-            raise ValueError("a quote is not closed")
+            raise ValueError("Unterminated quote")
 
     def format(self, stamps_ms: pa.Array) -> pa.Array:
         """Milliseconds since 1970 (int64) as text."""

@@ -32,12 +32,14 @@ from connectx.data.transforms.columns import (
 )
 from connectx.errors.plugins import ConfigError, TransformError
 from connectx.model.configdef import ConfigDef, Validator, invalid_value
-from connectx.model.validators import non_empty, one_of
+from connectx.model.validators import distinct_list, non_empty, one_of
 
 _OPTIONALITY: Final = "Suffix with '!' to make this a required field, or '?' to keep it optional (the default)."
 _BIG_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?")
 NULLS: Final = "Whether null fields that have a default in the schema get it."
 NOT_EMPTY: Final = Validator(lambda value: None if value else "Empty list", "non-empty list")
+_QUOTED_STEP: Final = re.compile(r"`((?:[^`]|`(?!\.|\Z)|(?<=\\)`(?=\.))*)(?<!\\)`(?:\.|\Z)")
+"""A step of a path in backticks. Inside, a backtick before a dot has a backslash."""
 
 
 class SideTransform(Transform):
@@ -119,8 +121,13 @@ class InsertField(SideTransform):
         return pa.field(label, values.type, nullable=not spec.endswith("!")), values
 
 
+def parts_of(mapping: str) -> list[str]:
+    """Parts between colons, as Java's `split` has them: without empty ones at the end."""
+    return mapping.rstrip(":").split(":")
+
+
 def _pairs_problem(value: Any) -> str | None:
-    wrong = [mapping for mapping in value or () if len(mapping.split(":")) != 2]
+    wrong = [mapping for mapping in value or () if len(parts_of(mapping)) != 2]
     return f"Invalid rename mapping: {wrong[0]}" if wrong else None
 
 
@@ -130,8 +137,10 @@ class ReplaceField(SideTransform):
     java_class = f"{KAFKA}ReplaceField"
     config = (
         ConfigDef()
-        .define("exclude", list, [], doc="Fields to leave out; goes before include.")
-        .define("include", list, [], doc="The only fields to keep, when given.")
+        .define(
+            "exclude", list, [], doc="Fields to leave out; goes before include.", validator=distinct_list("exclude")
+        )
+        .define("include", list, [], doc="The only fields to keep, when given.", validator=distinct_list("include"))
         .define(
             "renames",
             list,
@@ -144,7 +153,7 @@ class ReplaceField(SideTransform):
 
     def configure(self) -> None:
         """Take the names apart."""
-        self._renames = dict(mapping.split(":") for mapping in self.settings["renames"])
+        self._renames = dict(map(parts_of, self.settings["renames"]))
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Fields in their order."""
@@ -169,7 +178,9 @@ class MaskField(SideTransform):
     java_class = f"{KAFKA}MaskField"
     config = (
         ConfigDef()
-        .define("fields", list, importance="HIGH", doc="Fields to mask.", validator=NOT_EMPTY)
+        .define(
+            "fields", list, importance="HIGH", doc="Fields to mask.", validator=distinct_list("fields", filled=True)
+        )
         .define(
             "replacement",
             str,
@@ -214,6 +225,8 @@ class MaskField(SideTransform):
         number = Decimal(text)
         if types.is_integer(kind):
             return pa.scalar(narrowed(int(number), kind.bit_width), kind)
+        if self.side in self.varied and types.is_decimal(kind):  # integers of more than 64 bits, longs in Java
+            return pa.scalar(Decimal(narrowed(int(number), 64)), kind)
         try:
             return pa.scalar(number if types.is_decimal(kind) else float(number), kind)
         except pa.ArrowInvalid:
@@ -254,7 +267,13 @@ class ValueToKey(Transform):
     reads = ("key", "value")
     config = (
         ConfigDef()
-        .define("fields", list, importance="HIGH", doc="Fields of the value that make the key.", validator=NOT_EMPTY)
+        .define(
+            "fields",
+            list,
+            importance="HIGH",
+            doc="Fields of the value that make the key.",
+            validator=distinct_list("fields", filled=True),
+        )
         .define("replace.null.with.default", bool, True, doc=NULLS)
     )
 
@@ -315,11 +334,21 @@ class ExtractField(SideTransform):
 
 
 def _path(text: str) -> list[str]:
-    steps = re.compile(r"`([^`]*)`(?=\.|$)|([^.`][^.]*)")
-    found = [match.group(1) if match.group(1) is not None else match.group(2) for match in steps.finditer(text)]
-    if not found or text.count("`") % 2:
-        raise ConfigError([f"Incomplete backtick pair in path: [{text}], consider adding a backslash before it"])
-    return found
+    """Names of a path, as SingleFieldPath takes it apart."""
+    if not text:
+        raise ConfigError([invalid_value("field", text, "A path names at least one field")])
+    names, at = [], 0
+    while at < len(text):
+        if text[at] != "`":
+            name = text[at:].partition(".")[0]
+            at += len(name) + 1
+        elif found := _QUOTED_STEP.match(text, at):
+            name, at = found.group(1).replace("\\`.", "`."), found.end()
+        else:
+            where = f"consider adding a backslash before backtick at position {at} to escape it"
+            raise ConfigError([f"Incomplete backtick pair in path: [{text}], {where}"])
+        names.append(name)
+    return [*names, ""] if text.endswith(".") else names
 
 
 class HoistField(SideTransform):

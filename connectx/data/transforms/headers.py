@@ -19,7 +19,7 @@ from connectx.data.transforms.texts import as_text
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.patterns import compiled
-from connectx.model.validators import non_empty, one_of, valid_regex
+from connectx.model.validators import distinct_list, non_empty, non_null, one_of, valid_regex
 
 
 class HeaderFrom(SideTransform):
@@ -56,7 +56,7 @@ class HeaderFrom(SideTransform):
             left = [column for name, column in fields.columns.items() if name not in self.settings["fields"]]
             table = fields.back(left, optional=False)
         for header, name in zip(self.settings["headers"], self.settings["fields"], strict=True):
-            text = as_text(moments(fields.column(name)), purpose)
+            text = as_text(moments(fields.column(name)), purpose, schemaless=fields.schemaless)
             table = with_header(table, header, text.cast(pa.binary()))
         return table
 
@@ -68,8 +68,8 @@ class InsertHeader(Transform):
     reads = ("headers",)
     config = (
         ConfigDef()
-        .define("header", str, importance="HIGH", doc="Name of the header.")
-        .define("value.literal", str, importance="HIGH", doc="Its value.")
+        .define("header", str, importance="HIGH", doc="Name of the header.", validator=non_null())
+        .define("value.literal", str, importance="HIGH", doc="Its value.", validator=non_null())
     )
 
     def apply(self, table: pa.Table) -> pa.Table:
@@ -84,7 +84,11 @@ class DropHeaders(Transform):
     java_class = f"{KAFKA}DropHeaders"
     reads = ("headers",)
     config = ConfigDef().define(
-        "headers", list, importance="HIGH", doc="Names of headers to take away.", validator=NOT_EMPTY
+        "headers",
+        list,
+        importance="HIGH",
+        doc="Names of headers to take away.",
+        validator=distinct_list("headers", filled=True),
     )
 
     def apply(self, table: pa.Table) -> pa.Table:
@@ -118,7 +122,7 @@ class TopicNameMatches(Predicate):
 
     java_class = f"{KAFKA}predicates.TopicNameMatches"
     reads = ()
-    config = ConfigDef().define("pattern", str, doc="What the topic has to match.", validator=valid_regex())
+    config = ConfigDef().define("pattern", str, doc="What the topic has to match.", validator=valid_regex(filled=True))
 
     def test(self, table: pa.Table) -> pa.Array:
         """Test each distinct topic once."""

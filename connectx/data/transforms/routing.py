@@ -86,6 +86,16 @@ def _date_format_problem(value: Any) -> str | None:
 _DATE_FORMAT: Final = Validator(_date_format_problem, "SimpleDateFormat")
 
 
+def _time_format_problem(value: Any) -> str | None:
+    """The problem in the words of Java's TimestampConverter."""
+    try:
+        DateFormat(value or "")
+    except ValueError as error:
+        wanted = "TimestampConverter requires a SimpleDateFormat-compatible pattern for string timestamps"
+        return f"Invalid value java.lang.IllegalArgumentException: {error} for configuration {wanted}: {value}"
+    return None
+
+
 class TimestampRouter(Transform):
     """Puts the time of a record into the name of its topic."""
 
@@ -142,7 +152,11 @@ class TimestampConverter(SideTransform):
             validator=one_of("string", "unix", "Date", "Time", "Timestamp"),
         )
         .define(
-            "format", str, "", doc="How text is written and read (java.text.SimpleDateFormat).", validator=_DATE_FORMAT
+            "format",
+            str,
+            "",
+            doc="How text is written and read (java.text.SimpleDateFormat).",
+            validator=Validator(_time_format_problem, "SimpleDateFormat", whole_message=True),
         )
         .define(
             "unix.precision",

@@ -13,27 +13,31 @@ import pyarrow.compute as pc
 
 from connectx.data.arrays import enclosed, entry_lists, is_binary, is_list, is_text, joined_lists, where_valid
 from connectx.data.connect_schema import default_of, with_default
-from connectx.data.transforms.columns import moments, name_of
+from connectx.data.transforms.columns import in_java_order, moments, name_of
 from connectx.errors.plugins import TransformError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def as_text(values: pa.Array, what: str) -> pa.Array:
-    """Each value as string, null as null; `what` names the purpose in errors.
+def as_text(values: pa.Array, what: str, *, schemaless: bool = False) -> pa.Array:
+    """Each value as string, null as null.
+
+    Args:
+        what: the purpose, for errors.
+        schemaless: structs stand for Java's maps, in whose order their fields are then.
 
     Raises:
         TransformError: the type has no text.
     """
     kind, types = values.type, pa.types
     if types.is_dictionary(kind):
-        return as_text(values.cast(kind.value_type), what)
+        return as_text(values.cast(kind.value_type), what, schemaless=schemaless)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind) or types.is_boolean(kind):
         return values.cast(pa.string())
     if types.is_null(kind):
         return pa.nulls(len(values), pa.string())
     if types.is_nested(kind):
-        return where_valid(values, nested_text(values, what))
+        return where_valid(values, nested_text(values, what, schemaless=schemaless))
     spell: Callable[[Any], str] | None = None
     if types.is_float64(kind):
         spell = java_double
@@ -55,7 +59,7 @@ def as_text(values: pa.Array, what: str) -> pa.Array:
     return pc.take(spelled, distinct.indices)
 
 
-def nested_text(values: pa.Array, what: str) -> pa.Array:
+def nested_text(values: pa.Array, what: str, *, schemaless: bool = False) -> pa.Array:
     """Each value as a part of the text of a struct, map or array: `{"id":1,"name":"a"}`, null as the word.
 
     Raises:
@@ -63,22 +67,24 @@ def nested_text(values: pa.Array, what: str) -> pa.Array:
     """
     kind = values.type
     if pa.types.is_struct(kind):
+        named = {
+            field.name: moments((field, with_default(values.field(at), default_of(field))))
+            for at, field in enumerate(kind)
+        }
+        names = in_java_order(named) if schemaless else named
         fields = [
-            enclosed(f"{_quoted(field.name)}:", nested_text(moments((field, part)), what), "")
-            for field, part in (
-                (each, with_default(values.field(at), default_of(each))) for at, each in enumerate(kind)
-            )
+            enclosed(f"{_quoted(name)}:", nested_text(named[name], what, schemaless=schemaless), "") for name in names
         ]
         inside = pc.binary_join_element_wise(*fields, ",") if fields else pa.array([""] * len(values))
         texts = where_valid(values, enclosed("{", inside, "}"))
     elif pa.types.is_map(kind):
         values = entry_lists(values)
-        keys, items = (nested_text(part, what) for part in values.flatten().flatten())
+        keys, items = (nested_text(part, what, schemaless=schemaless) for part in values.flatten().flatten())
         pairs = pc.binary_join_element_wise(keys, items, ":")
         texts = enclosed("{", joined_lists(values, pairs, ","), "}")
     elif is_list(kind):
         elements = moments((kind.value_field, values.flatten()))
-        texts = enclosed("[", joined_lists(values, nested_text(elements, what), ","), "]")
+        texts = enclosed("[", joined_lists(values, nested_text(elements, what, schemaless=schemaless), ","), "]")
     else:
         texts = as_text(values, what)
         if is_text(kind) or is_binary(kind):

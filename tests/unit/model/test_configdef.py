@@ -11,6 +11,7 @@ from connectx.model.configdef import ConfigDef, Secret
 from connectx.model.validators import (
     at_least,
     between,
+    distinct_list,
     matching,
     non_empty,
     one_of,
@@ -109,7 +110,8 @@ def test_numbers_out_of_range(validator: Any, value: str, problem: str) -> None:
     [
         (one_of("A", "b", ignore_case=True), "B", "x", "String must be one of (case insensitive): A, B"),
         (non_empty(), "x", " ", "String must be non-empty"),
-        (valid_regex(), "a.*", "(", "Invalid regular expression: it ends within a group"),
+        (valid_regex(), "a.*", "(", "Invalid regex: it ends within a group"),
+        (valid_regex(filled=True), "a.*", " ", "String must be non-empty"),
         (matching("[a-z]+"), "abc", "A", "String must match [a-z]+"),
         (table_name_format(), "x.${topic}", "${topics}", "${topics} is not known; the only variable is ${topic}"),
         (table_name_format(), "x_$1{2}", "x_${topic", "${topic is not known; the only variable is ${topic}"),
@@ -121,6 +123,27 @@ def test_texts_out_of_bounds(validator: Any, good: str, bad: str, problem: str) 
     definition = ConfigDef().define("s", str, None if validator is None else good, validator=validator)
     assert definition.parse({"s": good}) == {"s": good}
     assert problems_of(definition, s=bad) == (f"Invalid value {bad.strip()} for configuration s: {problem}",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ("", "must not be empty. Valid values include: any non-empty value"),
+        ("a,,b", "values must not be empty."),
+        ("a,a", "values must not be duplicated."),
+        (None, "values must not be null."),
+    ],
+)
+def test_lists_of_different_texts(fields: str | None, problem: str) -> None:
+    definition = ConfigDef().define("fields", list, ["x"], validator=distinct_list("fields", filled=True))
+    (found,) = definition.validate({"fields": fields})
+    assert found.errors == [f"Configuration 'fields' {problem}"]
+
+
+def test_repeated_entries_of_a_connector_that_runs_are_dropped() -> None:
+    definition = ConfigDef().define("fields", list, [], validator=distinct_list("fields"))
+    assert definition.parse({"fields": "b,a,b"}) == {"fields": ["b", "a"]}
+    assert definition.parse({}) == {"fields": []}
 
 
 def test_lists_name_repeated_entries_as_java_does() -> None:

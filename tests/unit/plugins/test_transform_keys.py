@@ -92,7 +92,8 @@ def test_keys_of_a_transformation_and_its_predicate_are_part_of_the_validation()
         (
             {"transforms": "a", "transforms.a.type": "Cast$Value", "transforms.a.spec": "x:int7"},
             "transforms.a.spec",
-            "Invalid type found in casting spec: int7",
+            "Invalid value java.lang.IllegalArgumentException: No enum constant org.apache.kafka.connect.data.Schema."
+            "Type.INT7 for configuration Invalid type found in casting spec: int7",
         ),
         (
             {"transforms": "a", "transforms.a.type": "InsertField$Value"},
@@ -109,6 +110,37 @@ def test_keys_of_a_transformation_and_its_predicate_are_part_of_the_validation()
             "transforms.a.timestamp.format",
             "A SimpleDateFormat is expected: the letters ww are not supported",
         ),
+        (
+            {"transforms": "a", "transforms.a.type": "TimestampConverter$Key", "transforms.a.target.type": "unix",
+             "transforms.a.format": "yyyy'"},
+            "transforms.a.format",
+            "Invalid value java.lang.IllegalArgumentException: Unterminated quote for configuration TimestampConverter "
+            "requires a SimpleDateFormat-compatible pattern for string timestamps: yyyy'",
+        ),
+        (
+            {"transforms": "a", "transforms.a.type": "TimestampRouter", "transforms.a.timestamp.format": "b"},
+            "transforms.a.timestamp.format",
+            "A SimpleDateFormat is expected: Illegal pattern character 'b'",
+        ),
+        (
+            {"transforms": "a", "transforms.a.type": "MaskField$Value", "transforms.a.fields": "x,x"},
+            "transforms.a.fields",
+            "Configuration 'fields' values must not be duplicated.",
+        ),
+        (
+            {"transforms": "a", "transforms.a.type": "ReplaceField$Value", "transforms.a.renames": "x:"},
+            "transforms.a.renames",
+            "Invalid rename mapping: x:",
+        ),
+        (
+            {"transforms": "a", "transforms.a.type": "ExtractField$Value", "transforms.a.field": "x.`y",
+             "transforms.a.field.syntax.version": "V2"},
+            "transforms.a.type",
+            "Incomplete backtick pair in path: [x.`y], consider adding a backslash before backtick at position 2 to "
+            "escape it",
+        ),
+        ({"predicates": "p", "predicates.p.type": "TopicNameMatches", "predicates.p.pattern": ""},
+         "predicates.p.pattern", "Invalid value  for configuration predicates.p.pattern: String must be non-empty"),
         ({"predicates": "p", "predicates.p.type": "Filter"}, "predicates.p.type", "Class Filter could not be found."),
     ],
 )  # fmt: skip

@@ -150,7 +150,7 @@ def test_settings_that_do_not_go_together_are_refused(more: dict[str, str], key:
         ("mode", "cdc", "String must be one of"),
         ("db.timezone", "Mars", "Invalid time zone"),
         ("table.types", "SYNONYM", "SYNONYM is not one of"),
-        ("table.include.list", "(", "Invalid regular expression"),
+        ("table.include.list", "(", "Invalid regex"),
         ("topic.prefix", "", "non-empty"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectx.data.json.converter import JsonConverter
+from connectx.data.json.envelopes import NO_ENVELOPE
 from connectx.data.shapes import parts_of
 
 BIG = 12345678901234567890123
@@ -24,6 +25,16 @@ def read_column(*documents: bytes | None) -> tuple[pa.Array, list[str | None]]:
     found = converter.from_bytes_arrow(pa.array(documents, pa.binary()), None)
     found.value.validate(full=True)
     return found.value, found.error.to_pylist()
+
+
+def test_payloads_of_the_schema_null_are_documents_without_a_schema() -> None:
+    converter = JsonConverter({"schemas.enable": "true"})
+    converter.infers_fields = True
+    schema = '{"type":"int32","optional":false}'
+    documents = ['null,"payload":{"a":[1,{"b":"x"}]}', 'null,"payload":{"a":1},"more":2', f'{schema},"payload":7']
+    found = converter.from_bytes_arrow(pa.array([f'{{"schema":{each}}}'.encode() for each in documents]), None)
+    assert found.value.to_pylist() == [{"a": [1, {"b": "x"}]}, None, 7]
+    assert found.error.to_pylist() == [None, NO_ENVELOPE, None]
 
 
 def read(*documents: bytes | None) -> tuple[list[Any], list[str | None]]:

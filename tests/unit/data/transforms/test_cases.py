@@ -117,6 +117,8 @@ CASES = [
     Case("ExtractField$Value", {"field": "a.b", "field.syntax.version": "V2"}, {"a": {"b": 3}}, 3),
     Case("ExtractField$Value", {"field": "a.b", "field.syntax.version": "V1"}, {"a.b": 3}, 3),
     Case("ExtractField$Value", {"field": "`a.b`.c", "field.syntax.version": "V2"}, {"a.b": {"c": 3}}, 3),
+    Case("ExtractField$Value", {"field": "a..`b\\`.c`d`", "field.syntax.version": "V2"}, {"a": {"": {"b`.c`d": 3}}}, 3),
+    Case("ExtractField$Value", {"field": "`a`.", "field.syntax.version": "V2"}, {"a": {"": 3}}, 3),
     Case("HoistField$Value", {"field": "magic"}, 42, {"magic": 42}),
     Case("HoistField$Value", {"field": "magic"}, None, {"magic": None}),
     Case("Flatten$Value", {}, {"A": {"B": {"x": 1}, "y": "z"}, "w": True}, {"A.B.x": 1, "A.y": "z", "w": True}),
@@ -252,6 +254,9 @@ CASTS: list[tuple[Any, Any, str, Any]] = [
     ("+42", pa.string(), "int64", 42),
     ("TRUE", pa.string(), "boolean", True),
     ("yes", pa.string(), "boolean", False),
+    ("٤٢", pa.string(), "int8", 42),
+    ("-４2", pa.string(), "int64", -42),
+    (" +1.5e0 ", pa.string(), "float32", 1.5),
     (" 1.5f ", pa.string(), "float64", 1.5),
     (42, pa.int64(), "string", "42"),
     (1.0, pa.float64(), "string", "1.0"),
@@ -265,6 +270,8 @@ CASTS: list[tuple[Any, Any, str, Any]] = [
     (b"\x01\x02", pa.binary(), "string", "AQI="),
     (Decimal("1.50"), pa.decimal128(5, 2), "string", "1.50"),
     (Decimal("-1.50"), pa.decimal128(5, 2), "int32", -1),
+    (Decimal("-0.7"), pa.decimal128(20, 1), "float64", -0.7),
+    (Decimal("1E-9"), pa.decimal128(20, 10), "float64", 1e-9),
     (MOMENT, pa.timestamp("us", "UTC"), "int64", STAMP_MS),
     (MOMENT, pa.timestamp("us", "UTC"), "string", "2017-01-03T06:30:01.864Z"),
     (date(2017, 1, 3), pa.date32(), "string", "2017-01-03"),
@@ -294,6 +301,9 @@ FAILURES: list[tuple[str, dict[str, str], Any, str]] = [
     ("MaskField$Value", {"fields": "a", "replacement": "x"}, {"a": True}, "Cannot mask value of type bool with custom"),
     ("ExtractField$Value", {"field": "b"}, {"a": 1}, "Unknown field: b"),
     ("Cast$Value", {"spec": "int8"}, "1000", "out of range for requested data type"),
+    ("Cast$Value", {"spec": "int8"}, "𝟒", "Value (𝟒) was out of range for requested data type"),
+    ("Cast$Value", {"spec": "float64"}, "٣", "Value (٣) was out of range for requested data type"),
+    ("Cast$Value", {"spec": "float64"}, "\xa01", "Value (\xa01) was out of range for requested data type"),
     ("Cast$Value", {"spec": "int8"}, "x", "Value (x) was out of range for requested data type"),
     ("Cast$Value", {"spec": "a:int8"}, {"a": [1]}, "Cast transformation does not support casting from list"),
     ("TimestampConverter$Value", {"target.type": "unix", "format": "yyyy"}, "x", "does not match pattern (yyyy)"),
@@ -364,6 +374,7 @@ def whole(name: str, settings: dict[str, str], *rows: Any) -> list[Any]:
         ("ValueToKey", {"fields": "a,a"}, {"a": 1}, {"a": 1}),
         ("MaskField$Value", {"fields": "a,c"}, {"a": {"x": 1}}, {"a": {}, "c": None}),
         ("Cast$Value", {"spec": "a:int8,c:int8"}, {"a": 300}, {"a": 44, "c": None}),
+        ("MaskField$Value", {"fields": "a", "replacement": "1.5"}, {"a": 2**70}, {"a": 1}),
         ("TimestampConverter$Value", {"field": "c", "target.type": "unix"}, {"a": 1}, {"a": 1, "c": None}),
         ("ExtractField$Value", {"field": "a.x", "field.syntax.version": "V2"}, {"a": None}, None),
     ],
@@ -412,6 +423,14 @@ def test_headers_of_nested_values_are_connects_text() -> None:
     settings = {"fields": "m,s", "headers": "m,s", "operation": "copy"}
     found = transformed("HeaderFrom$Value", settings, rows)["headers"].to_pylist()
     assert found == [[{"key": "m", "value": b'{"k\\"":[1,null]}'}, {"key": "s", "value": b'{"q":"a\\\\b"}'}]]
+
+
+def test_headers_of_objects_without_schemas_have_the_order_of_javas_maps() -> None:
+    rows = table(Case("", {}, {"o": {"name": 1, "id": [{"b": 2, "a": None}]}}, None))
+    transform = TRANSFORMS[f"{PACKAGE}HeaderFrom$Value"]({"fields": "o", "headers": "h", "operation": "copy"})
+    transform.varied = frozenset({"value"})
+    (found,) = transform.apply(rows)["headers"].to_pylist()
+    assert found == [{"key": "h", "value": b'{"name":1,"id":[{"a":null,"b":2}]}'}]
 
 
 @pytest.mark.parametrize(
