@@ -54,6 +54,13 @@ _ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
+_GROUPS_OF_BROKERS: Final = (
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "partition.assignment.strategy",
+    "group.protocol.type",
+)
+"""What only members of classic groups have: with KIP-848 brokers decide it."""
 _UNKNOWN: Final = "No such configuration property"
 _OUTSIDE: Final = re.compile(r"value \S+ is outside allowed range (-?\d+)\.\.(-?\d+)")
 _WANTS_OBJECT: Final = "requires a callable"  # a name that means an object to confluent-kafka, and no setting
@@ -88,6 +95,7 @@ def to_librdkafka(
                 name = _ALIASES.get(key, key)
                 merged[name], given[name] = value, layer.prefix + key
     _translate_stores(merged)
+    _leave_to_brokers(merged, given, warn)
     _check_versions(merged.pop("ssl.enabled.protocols", ""), given)
     result: dict[str, str] = {}
     for key, value in merged.items():
@@ -116,6 +124,16 @@ def to_librdkafka(
         else:
             result[name] = translated
     return result
+
+
+def _leave_to_brokers(merged: dict[str, str], given: Mapping[str, str], warn: Callable[[str], None]) -> None:
+    """Leave out, in place, what members of KIP-848 groups may not set; a warning unless it is our own default."""
+    if merged.get("group.protocol", "").strip().lower() != "consumer":
+        return
+    merged["group.protocol"] = "consumer"
+    for key in _GROUPS_OF_BROKERS:
+        if merged.pop(key, None) is not None and given[key] != key:
+            warn(f"{given[key]} has no effect: with group.protocol=consumer brokers decide it.")
 
 
 def _check_versions(listed: str, given: Mapping[str, str]) -> None:

@@ -44,6 +44,18 @@ def test_javas_words_become_librdkafkas(java: dict[str, str | None], librdkafka:
     assert translated(java) == librdkafka
 
 
+def test_with_kip_848_brokers_decide_what_members_of_classic_groups_set_themselves() -> None:
+    warned: list[str] = []
+    own = {"partition.assignment.strategy": "range", "max.poll.interval.ms": "1"}
+    worker = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "300"}
+    layers = [Layer("", own), Layer("consumer.", worker), Layer("consumer.override.", {"group.protocol": "CONSUMER"})]
+    assert to_librdkafka(layers, warned.append) == {"max.poll.interval.ms": "1", "group.protocol": "consumer"}
+    assert warned == [
+        "consumer.session.timeout.ms has no effect: with group.protocol=consumer brokers decide it.",
+        "consumer.heartbeat.interval.ms has no effect: with group.protocol=consumer brokers decide it.",
+    ]
+
+
 def test_any_setting_that_librdkafka_has_passes_as_it_is() -> None:
     given = {
         "sasl.username": "alice",
