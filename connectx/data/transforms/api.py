@@ -35,7 +35,7 @@ class Transform(Shown):
     config: ClassVar[ConfigDef] = ConfigDef()
     java_class: ClassVar[str | None] = None
     version: ClassVar[str | None] = None
-    reads: ClassVar[tuple[str, ...]] = ("key", "value", "topic")
+    reads: tuple[str, ...] = ("key", "value", "topic")
     """Columns that it reads or changes. Where that is neither value nor topic, a sink's values keep their own types."""
 
     @classmethod

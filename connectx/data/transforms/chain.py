@@ -81,7 +81,7 @@ class Chain:
         return tuple(type(part) for part in parts if part is not None)
 
     def reads(self, column: str) -> bool:
-        """True when a step reads or changes that column: key, value, topic or headers."""
+        """True when a step reads or changes that column: key, value, topic, timestamp or headers."""
         return any(
             column in step.transform.reads or (step.predicate is not None and column in step.predicate.reads)
             for step in self.steps

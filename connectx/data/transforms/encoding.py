@@ -49,12 +49,14 @@ def transform_and_encode(
     header_converter: HeaderConverter,
     *,
     skip_unwritable: bool = False,
+    now_ms: int | None = None,
 ) -> Encoded:
     """Records of a slice's rows; rows that a transformation refuses are left out and reported.
 
     Args:
         topic: where rows go that name no topic.
         skip_unwritable: leave out rows that a converter refuses, and report them.
+        now_ms: timestamp of records without one, which transformations see and the record gets; None: it has none yet.
 
     Raises:
         ConversionError: a converter does not take a column's type, or some of its values.
@@ -71,7 +73,7 @@ def transform_and_encode(
         records, unwritable = written(rows)
         count = records.num_rows + len(unwritable)
         return Encoded(records, count, unwritable=unwritable)
-    table = record_table(in_arrow(rows), topic)
+    table = record_table(in_arrow(rows), topic, now_ms)
     made = chain.apply(table)
     encoded, unwritable = [], {}
     for part in made.parts:
@@ -117,7 +119,7 @@ def _with_headers(records: pa.Table, converter: HeaderConverter, bad: dict[int, 
     return records.filter(errors.is_null())
 
 
-def record_table(rows: pa.Table, topic: str | None) -> pa.Table:
+def record_table(rows: pa.Table, topic: str | None, now_ms: int | None = None) -> pa.Table:
     """A slice's rows with all columns that a record has (see `connectx.data.transforms.api.Transform`)."""
     table = with_value(rows)
     count = table.num_rows
@@ -127,10 +129,11 @@ def record_table(rows: pa.Table, topic: str | None) -> pa.Table:
     def beside(name: str, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
         return passed_on(name, given[name]) if name in given else pa.nulls(count, kind)
 
+    stamps = beside("timestamp", pa.int64())
     columns = {
         "topic": pa.array([topic] * count, pa.string()) if topics is None else passed_on("topic", topics),
         "partition": beside("partition", pa.int32()),
-        "timestamp": beside("timestamp", pa.int64()),
+        "timestamp": stamps if now_ms is None else stamps.fill_null(now_ms),
         "key": given.get("key", pa.nulls(count)),
         "value": given["value"],
         "headers": given["headers"].cast(HEADERS) if "headers" in given else pa.nulls(count, HEADERS),

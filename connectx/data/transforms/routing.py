@@ -100,7 +100,7 @@ class TimestampRouter(Transform):
     """Puts the time of a record into the name of its topic."""
 
     java_class = f"{KAFKA}TimestampRouter"
-    reads = ("topic",)
+    reads = ("topic", "timestamp")
     config = (
         ConfigDef()
         .define(

@@ -254,6 +254,7 @@ def encode_rows(
                 recipe.value_converter,
                 recipe.header_converter,
                 skip_unwritable=recipe.skip_bad,
+                now_ms=recipe.now_ms,
             )
             if made.failures and not recipe.skip_bad:
                 raise TransformError(made.failures[0].message, next_step="") from made.failures[0].error

@@ -8,6 +8,7 @@ poll, transform and convert part of Kafka Connect's AbstractWorkerSourceTask.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -140,7 +141,12 @@ class SourcePoller:
             piece.rows = in_arrow(piece.rows)
         try:
             made = transform_and_encode(
-                piece.rows, topic, setup.chain, *converters, skip_unwritable=errors.tolerate_all
+                piece.rows,
+                topic,
+                setup.chain,
+                *converters,
+                skip_unwritable=errors.tolerate_all,
+                now_ms=time.time_ns() // 1_000_000,
             )
             self._judge(made.failures, skip_failures)
         except (RetriableError, RegistryUnavailableError) as error:

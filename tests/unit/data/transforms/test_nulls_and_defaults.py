@@ -55,6 +55,19 @@ def test_a_null_field_that_is_extracted_is_a_value_and_a_tombstone_stays_one() -
     assert json.loads(with_schema[2]) == {"schema": {"type": "string", "optional": True}, "payload": "a"}
 
 
+def test_transformations_see_the_time_that_a_record_without_one_gets() -> None:
+    rows = pa.table({"value": pa.array([{"a": 1}, {"a": 2}]), "timestamp": pa.array([5, None], pa.int64())})
+    steps = [
+        ("TimestampRouter", {"topic.format": "${topic}-${timestamp}", "timestamp.format": "SSS"}),
+        ("InsertField$Value", {"timestamp.field": "at"}),
+    ]
+    chain = Chain(tuple(Step(name, TRANSFORMS[PACKAGE + name](settings)) for name, settings in steps))
+    made = transform_and_encode(rows, "t", chain, WITHOUT, WITHOUT, HeaderConverter(None), now_ms=7)
+    assert made.records["value"].to_pylist() == [b'{"a":1,"at":5}', b'{"a":2,"at":7}']
+    assert made.records["timestamp"].to_pylist() == [5, 7]
+    assert made.records["topic"].to_pylist() == ["t-005", "t-007"]
+
+
 def test_text_has_no_null_and_numbers_refuse_a_null_whose_schema_is_of_text() -> None:
     assert values([row(note=None)], StringConverter(), EXTRACT_NOTE) == [None]
     made = encoded([None, row(note=None)], IntegerConverter(), EXTRACT_NOTE, tolerant=True)

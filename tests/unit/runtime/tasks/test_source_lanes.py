@@ -58,7 +58,7 @@ def recipe(
 
 def made(of: Recipe, table: pa.Table) -> Encoded:
     converters = of.key_converter, of.value_converter, of.header_converter
-    return transform_and_encode(table, of.topic, of.chain, *converters, skip_unwritable=of.skip_bad)
+    return transform_and_encode(table, of.topic, of.chain, *converters, skip_unwritable=of.skip_bad, now_ms=of.now_ms)
 
 
 def reasons(encoded: Encoded) -> dict[int, str]:
