@@ -204,13 +204,17 @@ class TaskConfigsSent(EffectAnswer):
 
 
 class PrepareTask(OfTask):
-    """Create the task's runtime (own thread, plugins, no clients yet): answered by TaskPrepared or TaskFailed."""
+    """Create the task's runtime (own thread, plugins, no clients yet): answered by TaskPrepared or TaskFailed.
+
+    `task_count` is how many tasks its connector has; the task fails if that is more than it may have (KIP-1004).
+    """
 
     connector_config: Mapping[str, str | None]
     task_config: Mapping[str, str | None]
     target_state: TargetState
     generation: int
     exactly_once: bool
+    task_count: int = 1
 
 
 class TaskPrepared(OfTask):

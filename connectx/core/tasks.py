@@ -323,6 +323,7 @@ class Tasks:
                 target_state=life.target_state,
                 generation=context.group.generation,
                 exactly_once=life.exactly_once,
+                task_count=context.config.task_count(task.connector),
             )
         )
 

@@ -9,6 +9,7 @@ loaders.
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.data.transforms.chain import Chain
+
+_log = logging.getLogger(__name__)
 
 Load = Callable[[str], tuple[Any, str]]
 """Finds a class by its path: the class, or None and why it is not there."""
@@ -163,19 +166,33 @@ class Plugins:
         Raises:
             ConfigError: more tasks than `tasks.max`, and `tasks.max.enforce` is true.
         """
+        generated = connector.task_configs(COMMON_CONFIG.parse(config)["tasks.max"])
+        self.check_task_count(config, len(generated))
+        return tuple(task_properties(type(connector), config, task) for task in generated)
+
+    @staticmethod
+    def check_task_count(config: Mapping[str, str | None], count: int) -> None:
+        """Hold the number of a connector's tasks to `tasks.max` (KIP-1004), at their generation and start.
+
+        Raises:
+            ConfigError: they are more, and `tasks.max.enforce` is true; otherwise there is only a warning.
+        """
         common = COMMON_CONFIG.parse(config)
-        generated = connector.task_configs(common["tasks.max"])
-        if len(generated) > common["tasks.max"] and common["tasks.max.enforce"]:
+        if count <= common["tasks.max"]:
+            return
+        problem = (
+            f"The connector {common['name']} has generated {count} tasks, which is greater than {common['tasks.max']}, "
+            "the maximum number of tasks it is configured to create."
+        )
+        if common["tasks.max.enforce"]:
             raise ConfigError(
                 [
-                    f"The connector {common['name']} has generated {len(generated)} tasks, which is greater than "
-                    f"{common['tasks.max']}, the maximum number of tasks it is configured to create. This behaviour "
-                    "should be considered a bug and is disallowed. If necessary, it can be permitted by reconfiguring "
-                    "the connector with 'tasks.max.enforce' set to false; however, this option will be removed in a "
-                    "future release of Kafka Connect."
+                    f"{problem} This behaviour should be considered a bug and is disallowed. If necessary, it can be "
+                    "permitted by reconfiguring the connector with 'tasks.max.enforce' set to false; however, this "
+                    "option will be removed in a future release of Kafka Connect."
                 ]
             )
-        return tuple(task_properties(type(connector), config, task) for task in generated)
+        _log.warning("%s This behavior should be considered a bug and will be disallowed in future releases.", problem)
 
     def create_task(self, connector_config: Mapping[str, str | None]) -> SourceTask | SinkTask:
         """A new instance of the connector's task class; it is not started.

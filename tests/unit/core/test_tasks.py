@@ -94,7 +94,9 @@ def status(value: State, trace: str | None = None, version: str | None = "1", ge
 def prepare(
     instance: int = 1, target_state: TargetState = TargetState.STARTED, of: str = "1", generation: int = 3
 ) -> PrepareTask:
-    return PrepareTask(C0, instance, SOURCE, task_config(0, of), target_state, generation, exactly_once=True)
+    return PrepareTask(
+        C0, instance, SOURCE, task_config(0, of), target_state, generation, exactly_once=True, task_count=2
+    )
 
 
 def at(phase: TaskPhase, *records: ConfigRecord) -> WorkerScript:

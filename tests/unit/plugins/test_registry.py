@@ -221,6 +221,8 @@ def test_more_tasks_than_allowed_are_an_error_unless_that_is_switched_off() -> N
         plugins.task_configs(connector, config)
     generated = plugins.task_configs(connector, {**config, "tasks.max.enforce": "false"})
     assert [task["number"] for task in generated] == ["0", "1"]
+    with pytest.raises(ConfigError, match="The connector t has generated 3 tasks, which is greater than 1"):
+        plugins.check_task_count(config, 3)
 
 
 def test_a_sink_has_as_many_tasks_as_allowed_if_it_does_not_divide_its_work() -> None:

@@ -88,10 +88,11 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     """Make the plugin and the converters, and work out the settings.
 
     Raises:
-        ConfigError: a setting of the connector is wrong.
+        ConfigError: a setting of the connector is wrong, or it has more tasks than it may have.
         ConnectxError: a class cannot be found or made.
     """
     task, config, worker = order.task, order.connector_config, services.config
+    plugins.check_task_count(config, order.task_count)
     settings = sink_connector_settings(config)
     RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
     plugin = services.created(plugins.create_task, config)

@@ -74,10 +74,11 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
     """Make the plugin and the converters, and work out the settings.
 
     Raises:
-        ConfigError: a setting of the connector does not work for its task.
+        ConfigError: a setting of the connector does not work for its task, or it has more tasks than it may have.
         ConnectxError: a class cannot be found or made.
     """
     task, config, worker = order.task, order.connector_config, services.config
+    plugins.check_task_count(config, order.task_count)
     RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
     settings = source_connector_settings(config, worker)
     topic, is_own = offsets_topic(services.clients, worker, config)

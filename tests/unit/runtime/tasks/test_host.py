@@ -75,16 +75,21 @@ def test_the_steps_of_a_failed_task_are_kept_until_it_is_prepared_again(cls: typ
     )
     host = TaskHost(services, Plugins(), is_gone=lambda: False)
 
-    def prepare(instance: int) -> None:
+    def prepare(instance: int, tasks: int = 1) -> None:
         given = {"name": "c", "connector.class": f"{__name__}.{cls.__name__}", "topics": "t"}
-        host.prepare_task(
-            PrepareTask(TASK, instance, given, given, TargetState.STARTED, generation=1, exactly_once=False)
-        )
+        order = PrepareTask(TASK, instance, given, given, TargetState.STARTED, 1, exactly_once=False, task_count=tasks)
+        host.prepare_task(order)
+        if tasks > 1:  # than tasks.max
+            until(
+                lambda: bool(said) and isinstance(said[-1], TaskFailed) and "2 tasks" in said[-1].trace, "the failure"
+            )
+            return
         until(lambda: bool(said) and isinstance(said[-1], TaskPrepared), "the plugin")
 
     def loops() -> list[Recording]:
         return [one for one in recorder.recordings("a test") if one.kind.endswith("task")]
 
+    prepare(0, tasks=2)
     prepare(1)
     host.send_to_task(BeginTask(TASK, 1))
     until(lambda: isinstance(said[-1], TaskFailed), "the failure")
