@@ -375,7 +375,10 @@ def _regexes_problem(value: Any) -> str | None:
 
 
 def topic_creation_config(config: Mapping[str, str | None]) -> ConfigDef:
-    """Keys of the topic creation groups that a configuration names; none when it creates no topics (KIP-158)."""
+    """Keys of the topic creation groups that a configuration names; none when it creates no topics (KIP-158).
+
+    Like Kafka Connect, the start of a connector and of its tasks checks them, and validation does not.
+    """
     definition = ConfigDef()
     if not any(name.startswith("topic.creation.") for name in config):
         return definition
@@ -385,7 +388,7 @@ def topic_creation_config(config: Mapping[str, str | None]) -> ConfigDef:
     definition.define(f"{default}replication.factor", "SHORT", importance="LOW", validator=REPLICATION_FACTOR)
     for group in group_names(config):
         prefix = f"topic.creation.{group}."
-        definition.define(f"{prefix}include", list, importance="LOW", validator=regexes)
+        definition.define(f"{prefix}include", list, [], importance="LOW", validator=regexes)
         definition.define(f"{prefix}exclude", list, [], importance="LOW", validator=regexes)
         definition.define(f"{prefix}partitions", int, -1, importance="LOW", validator=PARTITIONS)
         definition.define(f"{prefix}replication.factor", "SHORT", -1, importance="LOW", validator=REPLICATION_FACTOR)

@@ -27,7 +27,7 @@ from connectx.model.configdef import (
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.connectors import Connector, SourceConnector
-from connectx.plugins.keys import OWN_CONFIGS, SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
+from connectx.plugins.keys import OWN_CONFIGS, SINK_CONFIG, SOURCE_CONFIG
 from connectx.plugins.registry import Plugins, type_of
 from connectx.plugins.settings import limit_problems, producer_problems, sink_problems
 from connectx.plugins.transform_keys import (
@@ -155,8 +155,6 @@ class _Validation:
         return not self.values[name].errors
 
     def _check_source(self) -> None:
-        if self.worker.topic_creation_enable:
-            self._take(topic_creation_config(self.config))
         support = "exactly.once.support"
         if self._good(support) and self.values[support].value.upper() == "REQUIRED":
             if not self.worker.exactly_once_source_enabled:
@@ -236,10 +234,19 @@ class _Validation:
         except PluginNotFoundError:
             self._report(name, invalid_value(name, given, f"Class {given} could not be found."))
             return
-        settings = {"converter.type": side, **with_prefix(self.config, f"{name}.")}
-        if cls is not None:
-            self._take(cls.config, f"{name}.", settings)
-            self._check_trust(cls, f"{name}.")
+        own = with_prefix(self.config, f"{name}.")
+        if cls is None:
+            return
+        self._take(cls.config, f"{name}.", {"converter.type": side, **own})
+        self._check_trust(cls, f"{name}.")
+        if not all(self._good(f"{name}.{key}") for key in cls.config.keys):
+            return
+        try:
+            cls({key: text for key, text in own.items() if text is not None}, is_key=side == "key")
+        except ConfigError as error:
+            self._report(name, *error.problems)
+        except Exception as error:
+            self._report(name, f"Failed to load class {given}" + (f": {error}" if str(error) else ""))
 
     def _check_trust(self, cls: type, prefixes: tuple[str, ...] | str) -> None:
         """Report what a plugin of connectx does not read. Those of others may read keys that they do not define."""

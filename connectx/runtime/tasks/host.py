@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.messages import (
@@ -23,6 +22,8 @@ from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.payloads import TaskEnded
 from connectx.model.states import ConnectorType
+from connectx.plugins.connectors import Connector, SourceConnector
+from connectx.plugins.settings import source_connector_settings
 from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.connector_host import ConnectorHost
 from connectx.runtime.tasks.runners import SinkRunner, SourceRunner
@@ -67,12 +68,18 @@ class TaskHost:
 
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a separate thread."""
-        create = partial(self._services.created, self._plugins.create_connector)
-        host = ConnectorHost(effect, create, self._plugins.task_configs, self._post, self._services.providers)
+        task_configs, providers = self._plugins.task_configs, self._services.providers
+        host = ConnectorHost(effect, self._create_connector, task_configs, self._post, providers)
         self._hosts[effect.connector, effect.instance] = host
         host.start()
         if self._is_gone():  # `end` may have come before it was known
             host.kill()
+
+    def _create_connector(self, config: Mapping[str, str | None]) -> Connector:
+        connector = self._services.created(self._plugins.create_connector, config)
+        if isinstance(connector, SourceConnector):
+            source_connector_settings(config, self._services.config)
+        return connector
 
     def send_to_connector(self, effect: SetConnectorTargetState | GenerateTaskConfigs | StopConnector) -> None:
         """Pass an effect to a connector instance, if it is still there."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from connectx.data.converter import Converter
 from connectx.errors.plugins import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigInfos
 from connectx.model.validators import at_least
@@ -152,6 +153,31 @@ def test_keys_of_the_converter_appear_with_its_prefix() -> None:
     assert definition["name"] == "key.converter.converter.encoding"
 
 
+class Picky(Converter):
+    """Refuses to be made."""
+
+    config = ConfigDef().define("mood", str, "good")
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
+        match self.config.parse(settings or {})["mood"]:
+            case "bad":
+                raise ConfigError(["The mood is bad."])
+            case "worse":
+                raise RuntimeError("no network")
+
+
+@pytest.mark.parametrize("side", ["key", "value", "header"])
+def test_a_converter_that_cannot_be_made_is_an_error_at_its_key(side: str) -> None:
+    name, picky = f"{side}.converter", f"{__name__}.Picky"
+
+    def errors(mood: str) -> dict[str, list[str]]:
+        return errors_of(check(Source, **{name: picky, f"{name}.mood": mood}))
+
+    assert errors("good") == {}
+    assert errors("bad") == {name: ["The mood is bad."]}
+    assert errors("worse") == {name: [f"Failed to load class {picky}: no network"]}
+
+
 def test_a_header_converter_has_to_exist() -> None:
     assert errors_of(check(Source, header_converter="Simple")) == {}
     assert list(errors_of(check(Source, header_converter="Avro"))) == ["header.converter"]
@@ -254,15 +280,9 @@ def test_transformations_are_refused_rather_than_ignored() -> None:
     }
 
 
-def test_topic_creation_needs_its_default_group() -> None:
-    groups = {"groups": "big", "big.include": "a(", "default.partitions": "0"}
-    found = errors_of(check(Source, **{f"topic.creation.{name}": value for name, value in groups.items()}))
-    assert list(found) == [
-        "topic.creation.default.partitions",
-        "topic.creation.default.replication.factor",
-        "topic.creation.big.include",
-    ]
-    assert errors_of(check(Source, worker(topic_creation_enable="false"), topic_creation_groups="big")) == {}
+def test_of_topic_creation_groups_only_the_list_of_names_is_validated() -> None:
+    assert list(errors_of(check(Source, topic_creation_groups="g1, g2, g1"))) == ["topic.creation.groups"]
+    assert errors_of(check(Source, topic_creation_groups="g1")) == {}
 
 
 @pytest.mark.parametrize(
