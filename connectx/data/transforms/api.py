@@ -35,8 +35,11 @@ class Transform(Shown):
     config: ClassVar[ConfigDef] = ConfigDef()
     java_class: ClassVar[str | None] = None
     version: ClassVar[str | None] = None
-    reads: tuple[str, ...] = ("key", "value", "topic")
+    reads: ClassVar[tuple[str, ...]] = ("key", "value", "topic")
     """Columns that it reads or changes. Where that is neither value nor topic, a sink's values keep their own types."""
+
+    reads_time: bool = False
+    """Whether it reads the timestamps of records: one that the source does not set is that of a poll."""
 
     @classmethod
     def variants(cls) -> tuple[type[Transform], ...]:

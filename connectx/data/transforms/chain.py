@@ -81,11 +81,16 @@ class Chain:
         return tuple(type(part) for part in parts if part is not None)
 
     def reads(self, column: str) -> bool:
-        """True when a step reads or changes that column: key, value, topic, timestamp or headers."""
+        """True when a step reads or changes that column: key, value, topic or headers."""
         return any(
             column in step.transform.reads or (step.predicate is not None and column in step.predicate.reads)
             for step in self.steps
         )
+
+    @property
+    def reads_time(self) -> bool:
+        """True when a step reads the timestamps of records."""
+        return any(step.transform.reads_time for step in self.steps)
 
     def reading(self, key: Converter, value: Converter) -> Chain:
         """The same for records that these converters read."""

@@ -93,8 +93,7 @@ class InsertField(SideTransform):
         self._wanted = {name: spec for name, spec in given.items() if spec is not None}
         if not self._wanted:
             raise ConfigError(["No field insertion configured"])
-        if "timestamp" in self._wanted:
-            self.reads = (*self.reads, "timestamp")
+        self.reads_time = "timestamp" in self._wanted
         if "static" in self._wanted and self.settings["static.value"] is None:
             reason = f"No value specified for static field: {self._wanted['static'].rstrip('?!')}"
             raise ConfigError([invalid_value("static.value", None, reason)])

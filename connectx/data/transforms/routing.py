@@ -100,7 +100,8 @@ class TimestampRouter(Transform):
     """Puts the time of a record into the name of its topic."""
 
     java_class = f"{KAFKA}TimestampRouter"
-    reads = ("topic", "timestamp")
+    reads = ("topic",)
+    reads_time = True
     config = (
         ConfigDef()
         .define(

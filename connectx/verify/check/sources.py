@@ -67,7 +67,7 @@ class SourceReader(Value):
         """Why it cannot be read again; empty when it can."""
         if (self.config.get("transaction.boundary") or "").lower() == TransactionBoundary.CONNECTOR:
             return f"connector {self.connector} ends its transactions itself, and may have aborted some"
-        if self.plugins.chain(self.config).reads("timestamp"):
+        if self.plugins.chain(self.config).reads_time:
             return f"transformations of {self.connector} read the times of records, which may be those of polls"
         left = {json.dumps(history.partition) for history in self.histories}
         try:

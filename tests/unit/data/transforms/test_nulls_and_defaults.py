@@ -66,6 +66,8 @@ def test_transformations_see_the_time_that_a_record_without_one_gets() -> None:
     assert made.records["value"].to_pylist() == [b'{"a":1,"at":5}', b'{"a":2,"at":7}']
     assert made.records["timestamp"].to_pylist() == [5, 7]
     assert made.records["topic"].to_pylist() == ["t-005", "t-007"]
+    assert chain.reads_time
+    assert not Chain((Step("i", TRANSFORMS[PACKAGE + "InsertField$Value"]({"topic.field": "t"})),)).reads_time
 
 
 def test_text_has_no_null_and_numbers_refuse_a_null_whose_schema_is_of_text() -> None:
