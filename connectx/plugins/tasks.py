@@ -144,6 +144,9 @@ class SinkTask(Shown):
     """With `exactly_once`: `put` keeps rows in memory, and `flush` commits rows and offsets in one transaction."""
     reads_fields: ClassVar[bool] = False
     """Records without schemas are read as structs of the fields that they hold, where `value_type` is None."""
+    puts_nothing: ClassVar[bool] = False
+    """`put` is also called without records and ranges, as in Kafka Connect: once in offset.flush.interval.ms, before
+    offsets are committed, unless records came meanwhile. For tasks that write by time what they have kept."""
     stages_rows: ClassVar[bool] = False
     """`plan` returns a pyarrow.Schema, `stage` gives tables with it, and `save` writes them as one DataFrame."""
 

@@ -84,6 +84,7 @@ class SimSink(SimTask):
                 offset_flush_interval_ms=2_000,
                 offset_flush_timeout_ms=1_500,
                 poll_timeout_ms=3_000,
+                puts_nothing=True,
                 lanes=LaneSettings(world.bulk_mode, 5 * RECORD_BYTES),
                 bulk_core_bytes=2 * RECORD_BYTES,
             ),
@@ -112,6 +113,8 @@ class SimSink(SimTask):
                 self.answer(self.open(effect), self.world.latency_ms() + effect.wait_ms)
             case m.Put():
                 self.ask_target(lambda: self.put(effect), m.PutFailed(effect.epoch, True, "no answer"))
+            case m.PutNothing():
+                self.answer(Done(), self.world.latency_ms())
             case m.Flush():
                 self.ask_target(self.flush, NotDone("no answer"))
             case m.CommitOffsets():

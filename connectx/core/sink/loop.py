@@ -120,7 +120,10 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
             self._on_last_flush(answer)
         else:
             self._on_loop(effect, answer)
-            self._continue()
+            if self._is_idle(effect, answer):
+                self.ask(m.PutNothing())
+            else:
+                self._continue()
 
     def _on_loop(self, effect: m.SinkAction, answer: m.SinkAnswer) -> None:
         match answer:
@@ -282,6 +285,13 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
             self.ask(m.CommitBulk(self.epoch, token, dict(self.batches[0].ranges)))
         else:
             self.ask(m.Put(self.epoch, dict(self.batches[0].ranges), self.batches[0].number))
+
+    def _is_idle(self, effect: m.SinkAction, answer: m.SinkAnswer) -> bool:
+        """A commit is due, and nothing came: a task that flushes by time can do it before. Executors may be at work."""
+        is_over = isinstance(effect, m.Poll) and isinstance(answer, Done) and self.now_ms >= self.commit_at_ms
+        ends = self.cancelled or self.stop_requested or self.failure is not None
+        has_records = bool(self.batches) or self.bulk.job is not None
+        return self.settings.puts_nothing and is_over and not ends and not has_records
 
     def _put_at_ms(self) -> int:
         """When the first batch may be put: after its pause, and as its limit allows."""

@@ -60,6 +60,10 @@ class Put(Value):
     number: int = 0
 
 
+class PutNothing(Value):
+    """Put no records, because none came: the task may flush what it has kept. Done also if it could not."""
+
+
 class Flush(Value):
     """Call the plugin's flush: afterwards all that was put is durable."""
 
@@ -134,6 +138,7 @@ SinkAction = (
     | OpenPartitions
     | ClosePartitions
     | Put
+    | PutNothing
     | Flush
     | CommitOffsets
     | Seek
@@ -298,6 +303,7 @@ ANSWERS: Final[Mapping[type, tuple[type, ...]]] = {
     Poll: (Fetched, loops.Done, BulkStaged, BulkFailed),  # Done: nothing came in its time
     OpenPartitions: (Opened, loops.NotDone),  # NotDone: the target cannot be reached now
     Put: (PutDone, PutFailed, PutRefused),
+    PutNothing: (loops.Done,),
     Flush: (loops.Done, loops.NotDone),  # NotDone: what was put since the last commit may be lost
     CommitOffsets: (OffsetsCommitted, CommitFailed),
     QueryEnds: (EndsKnown,),

@@ -26,6 +26,8 @@ class SinkTaskSettings(Value):
     `max_bytes_per_s` limit puts on average (None: no limit). `lag_alarm_records` is the lag that is an alarm when it
     lasts `lag_alarm_ms` (None: never).
 
+    `puts_nothing` means that a task is called without records, too: when a commit is due and the last poll had none.
+
     `lanes` decides when executors work in place of the worker, `bulk_obstacle` is why they never can (None: they can).
     `bulk_core_bytes` is the size of a job's records for each core.
     """
@@ -48,6 +50,7 @@ class SinkTaskSettings(Value):
     query_interval_ms: int = 1_000
     cores_interval_ms: int = 60_000
     instance: int = 0
+    puts_nothing: bool = False
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+import pyarrow as pa
 from typing_extensions import override
 
 from connectx.core.loops.messages import Done, NotDone, QueryCores, StartPlugin, StopPlugin
@@ -18,6 +19,7 @@ from connectx.core.sink.progress import named
 from connectx.errors.base import ConnectxError
 from connectx.errors.transient import is_transient
 from connectx.kafka.admin.client import Admin
+from connectx.kafka.fetcher.chunks import SCHEMA
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
@@ -37,6 +39,7 @@ from connectx.spark.slices import TaskSpark
 log = logging.getLogger(__name__)
 
 _LAG_EVERY_S = 0.5
+_NO_RECORDS = pa.schema({**{each.name: each.type for each in SCHEMA}, "key": pa.null(), "value": pa.null()})
 _METRICS: Mapping[str, Any] = {
     "records": 0,
     "read": 0,
@@ -81,6 +84,8 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
                 return self._poll(effect)
             case m.Put():
                 return self._put(effect)
+            case m.PutNothing():
+                return self._put_nothing()
             case m.Flush():
                 return self._flush()
             case m.CommitOffsets():
@@ -237,6 +242,17 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
         put = rows.num_rows - self._context.skipped
         self._latency.put(rows, self._clock())
         return self._put_done(effect, began_ms, records.count, put, skipped, reason, records.filtered, rows.nbytes)
+
+    def _put_nothing(self) -> m.SinkAnswer:
+        """What the task could not write now it keeps: it is called again."""
+        try:
+            self._plugin.put(SinkBatch(_NO_RECORDS.empty_table(), {}))
+        except Exception as error:
+            self._runner.stay_alive()
+            if not (_is_retriable(error) or isinstance(error, CommitRefusedError)):
+                raise
+            log.info("%s could not write what it has kept: %s", self._setup.task, error)
+        return Done()
 
     def _commit_bulk(self, effect: m.CommitBulk) -> m.SinkAnswer:
         """Bad records are reported before the commit, and once."""

@@ -151,6 +151,7 @@ def _loop_settings(
         lanes=lane_settings(config),
         bulk_obstacle=obstacle,
         instance=order.instance,
+        puts_nothing=plugin.puts_nothing,
         **delay,
     )
 

@@ -84,6 +84,7 @@ class Task:
                 bulk_core_bytes=4,
                 query_interval_ms=10,
                 cores_interval_ms=100,
+                puts_nothing=True,
             )
         )
         self.jobs: dict[int, m.Ranges] = {}  # that run, discarded or not
@@ -122,6 +123,8 @@ class Task:
                 self.paused |= set(partitions)
             case m.ResumePartitions(partitions):
                 self.paused -= set(partitions)
+            case m.PutNothing():
+                return Done()
             case m.Flush():
                 if world.fails(0.2):
                     self.unflushed = []

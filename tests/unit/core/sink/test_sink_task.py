@@ -47,6 +47,7 @@ from connectx.core.sink.messages import (
     Put,
     PutDone,
     PutFailed,
+    PutNothing,
     PutRefused,
     QueryEnds,
     ResumePartitions,
@@ -112,6 +113,23 @@ def test_a_task_starts_its_plugin_then_joins_the_group_then_polls() -> None:
     core = SinkTaskCore(AT_LEAST_ONCE)
     assert run(core, ORDERS.begin).effects == [StartPlugin()]
     assert run(core, Done()).effects == [JoinGroup(), ORDERS.runs, Poll(0, 100)]
+
+
+def test_without_records_a_task_that_flushes_by_time_puts_nothing_before_each_commit() -> None:
+    settings = dataclasses.replace(AT_LEAST_ONCE, puts_nothing=True)
+    core = with_put(settings)
+    assert run(core, Done(), now_ms=999).effects == [Poll(1, 1)]
+    assert run(core, Done(), now_ms=1000).effects == [PutNothing()]
+    assert run(core, Done()).effects == [Flush()]
+    run(core, Done(), OffsetsCommitted(1))
+    assert run(core, Done(), now_ms=1999).effects == [Poll(1, 1)]
+    assert run(core, Fetched(1, {A0: (15, 16)}), now_ms=2000).effects == [Put(1, {A0: (15, 16)})], "records came"
+    assert run(core, PutDone(1, 1), ORDERS.pause, Done()).effects[-1:] == [Flush()]
+    run(core, Done(), OffsetsCommitted(2))
+    assert run(core, Done(), now_ms=3000).effects == [PutNothing()], "paused, too"
+    assert run(core, EffectFailed("no space")).effects[-1:] == [ReportFailed("no space")]
+    at_once = polling(AT_LEAST_ONCE)
+    assert run(at_once, Done(), now_ms=1000).effects == [Poll(1, 100)], "only tasks that ask for it"
 
 
 def test_a_task_that_begins_paused_waits_before_its_plugin_starts() -> None:
