@@ -23,6 +23,8 @@ class Connector(Shown):
     """Base of connectors. `config` describes the keys that users set; validation uses it."""
 
     config: ClassVar[ConfigDef]
+    added_groups: ClassVar[tuple[str, ...]] = ()
+    """Groups of `config` that its Java class lacks: a validation shows them once one of their keys is given."""
     java_class: ClassVar[str | None] = None
     """Java class that it replaces: configurations may name it, and REST shows it. Subclasses do not inherit it."""
     other_names: ClassVar[tuple[str, ...]] = ()

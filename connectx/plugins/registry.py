@@ -48,6 +48,7 @@ _TYPES: Final[Mapping[Group, str]] = {
     Group.CONFIG_PROVIDERS: "configprovider",
 }
 _IMPORT_S: Final = 5.0
+_HEADER_TYPE: Final = "header_converter"
 _HEADER_CONVERTER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 
@@ -327,7 +328,16 @@ class Plugins:
         if not connectors_only:
             for group, plugin_type in _TYPES.items():
                 described += [PluginDescription.of(cls, plugin_type) for cls in self._installed_classes(group)]
+            described += self._header_converters()
         return sorted(described, key=lambda plugin: plugin.name)
+
+    def _header_converters(self) -> list[PluginDescription]:
+        """Converters that take headers, too, and SimpleHeaderConverter, which is no class here."""
+        from connectx.data.headers import HeaderConverter
+
+        classes: list[Any] = self._installed_classes(Group.CONVERTERS)
+        others = [PluginDescription.of(cls, _HEADER_TYPE) for cls in classes if not cls.by_topic]
+        return [PluginDescription(HeaderConverter, _HEADER_CONVERTER, _HEADER_TYPE, None), *others]
 
     def _installed_classes(self, group: Group) -> list[type]:
         """Classes of a group, each once; in place of a transformation that has variants these."""

@@ -111,7 +111,7 @@ class _Validation:
         for name, value in self.config.items():
             if value is None:
                 self._report(name, "Null value can not be supplied as the configuration value.")
-        self._take(getattr(self.cls, "config", ConfigDef()))
+        self._take(self._own_keys())
         self._ask_connector()
         self._check_trust(self.cls, PREFIXES)
         for side in ("key", "value", "header"):
@@ -140,6 +140,13 @@ class _Validation:
                 value.errors = list(dict.fromkeys([*before.errors, *value.errors]))
             self.keys[name], self.values[name] = (key, prefix), value
         self.groups += definition.groups
+
+    def _own_keys(self) -> ConfigDef:
+        """The keys of the connector's class, without added groups of which nothing is given."""
+        keys = getattr(self.cls, "config", ConfigDef()).keys.values()
+        used = {key.group for key in keys if key.name in self.config}
+        unused = {group for group in self.cls.added_groups if group not in used}
+        return ConfigDef.of(key for key in keys if key.group not in unused)
 
     def _definition(self, name: str) -> ConfigKeyInfo | None:
         if name not in self.keys:

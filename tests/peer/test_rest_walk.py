@@ -50,8 +50,7 @@ ALLOWED = [
     Allowed("config of a converter", r".*\.(width|display_name)", "for forms"),
     Allowed("config of a converter", "body.converter.type.required", "nobody has to give it: it follows from the use"),
     Allowed("config of a plugin.*|validate.*", r".*batch.size.*", "a poll takes 8 MB here; Java's 2000 lines"),
-    Allowed("config of a plugin.*|validate.*", r".*rotated\.\S*", "Java's FileStreamSource follows no rotated files"),
-    Allowed("validate.*", "body.groups", "the group of those keys"),
+    Allowed("config of a plugin.*", r".*rotated\.\S*", "Java's FileStreamSource follows no rotated files"),
     Allowed("validate.*", r"body.configs\.\S*plugin.version.*", "one version of each plugin is installed here"),
     Allowed("validate.*", r"body.configs\.\w+\.converter\..*", "Java shows the worker's converter as if it were given"),
     Allowed("validate.*", r"body.configs\.\S+.definition.order_in_group", "counted without the keys of versions"),
@@ -115,5 +114,6 @@ def _named(value: Any) -> Any:
     if all("definition" in entry for entry in value):
         return {entry["value"]["name"]: entry for entry in value}
     if all("class" in entry for entry in value):
-        return {entry["class"]: entry for entry in value if ".FileStream" in entry["class"]}
+        headers = {entry["class"]: "too" for entry in value if entry["type"] == "header_converter"}
+        return {entry["class"]: entry for entry in value if ".FileStream" in entry["class"]} | {"headers": headers}
     return {entry["name"]: entry for entry in value} if all("importance" in entry for entry in value) else value

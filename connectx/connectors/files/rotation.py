@@ -28,7 +28,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.validators import between
 
 _PRINT_BYTES: Final = 1024
-_ROTATION: Final = "Rotation"
+ROTATION: Final = "Rotation"
 _COMPARED_BYTES: Final = 64 * 1024
 _COPIED_BYTES: Final = 1 << 20
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
@@ -129,14 +129,14 @@ def with_rotation(config: ConfigDef) -> ConfigDef:
         "rotated.files",
         str,
         "",
-        group=_ROTATION,
+        group=ROTATION,
         doc="Glob of the files that `file` is rotated to, such as in.log.*; relative to the directory of `file`. They "
         "are read before `file`, the oldest first. Left out: a file that is truncated fails the task.",
     ).define(
         "rotated.wait.ms",
         int,
         5_000,
-        group=_ROTATION,
+        group=ROTATION,
         importance="LOW",
         validator=between(0, 3_600_000),
         doc="How long the newest rotated file must be unchanged before reading continues in the next file. A writer "

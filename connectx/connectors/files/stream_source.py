@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from connectx.connectors.files.following import Lines, SourceFile
-from connectx.connectors.files.rotation import followed, with_rotation
+from connectx.connectors.files.rotation import ROTATION, followed, with_rotation
 from connectx.connectors.files.stream_file import unnamed_file
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files
@@ -43,6 +43,7 @@ class FileStreamSource(SourceConnector):
     java_class = "org.apache.kafka.connect.file.FileStreamSourceConnector"
     version = "4.3.0"
     exactly_once = True
+    added_groups = (ROTATION,)
     config = with_rotation(
         ConfigDef()
         .define(

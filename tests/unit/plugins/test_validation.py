@@ -153,6 +153,16 @@ def test_keys_of_the_converter_appear_with_its_prefix() -> None:
     assert definition["name"] == "key.converter.converter.encoding"
 
 
+def test_keys_that_the_java_class_lacks_are_shown_once_one_is_given() -> None:
+    def shown(**config: str) -> set[str]:
+        given = {"name": "c", "connector.class": "FileStreamSource", "file": "f", "topic": "t", **dotted(config)}
+        names = {info["value"]["name"] for info in validate_connector(Plugins(), given, worker())["configs"]}
+        return {name for name in names if name.startswith("rotated.")}
+
+    assert shown() == set()
+    assert shown(rotated_wait_ms="1") == {"rotated.files", "rotated.wait.ms"}
+
+
 class Picky(Converter):
     """Refuses to be made."""
 

@@ -123,13 +123,13 @@ def test_without_records_a_task_that_flushes_by_time_puts_nothing_before_each_co
     assert run(core, Done()).effects == [Flush()]
     run(core, Done(), OffsetsCommitted(1))
     assert run(core, Done(), now_ms=1999).effects == [Poll(1, 1)]
-    assert run(core, Fetched(1, {A0: (15, 16)}), now_ms=2000).effects == [Put(1, {A0: (15, 16)})], "records came"
+    assert run(core, Fetched(1, {A0: (15, 16)}), now_ms=2000).effects == [Put(1, {A0: (15, 16)})]
     assert run(core, PutDone(1, 1), ORDERS.pause, Done()).effects[-1:] == [Flush()]
     run(core, Done(), OffsetsCommitted(2))
-    assert run(core, Done(), now_ms=3000).effects == [PutNothing()], "paused, too"
+    assert run(core, Done(), now_ms=3000).effects == [PutNothing()]
     assert run(core, EffectFailed("no space")).effects[-1:] == [ReportFailed("no space")]
     at_once = polling(AT_LEAST_ONCE)
-    assert run(at_once, Done(), now_ms=1000).effects == [Poll(1, 100)], "only tasks that ask for it"
+    assert run(at_once, Done(), now_ms=1000).effects == [Poll(1, 100)]
 
 
 def test_a_task_that_begins_paused_waits_before_its_plugin_starts() -> None:
