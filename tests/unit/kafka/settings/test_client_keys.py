@@ -50,9 +50,9 @@ def test_with_kip_848_brokers_decide_what_members_of_classic_groups_set_themselv
     worker = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "300"}
     layers = [Layer("", own), Layer("consumer.", worker), Layer("consumer.override.", {"group.protocol": "CONSUMER"})]
     assert to_librdkafka(layers, warned.append) == {"max.poll.interval.ms": "1", "group.protocol": "consumer"}
-    assert warned == [
-        "consumer.session.timeout.ms has no effect: with group.protocol=consumer brokers decide it.",
-        "consumer.heartbeat.interval.ms has no effect: with group.protocol=consumer brokers decide it.",
+    assert [warning.split()[0] for warning in warned] == [
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
     ]
 
 
