@@ -40,6 +40,7 @@ from connectx.plugins.transform_keys import (
     type_definition,
 )
 from connectx.plugins.trust_keys import PREFIXES, UNUSED, unused_trust_keys
+from connectx.plugins.versions import version_problem
 from connectx.views import masked
 
 _log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class _Validation:
         for name, value in self.config.items():
             if value is None:
                 self._report(name, "Null value can not be supplied as the configuration value.")
+        self._check_version("connector", self.cls)
         self._take(self._own_keys())
         self._ask_connector()
         self._check_trust(self.cls, PREFIXES)
@@ -244,6 +246,7 @@ class _Validation:
         own = with_prefix(self.config, f"{name}.")
         if cls is None:
             return
+        self._check_version(name, cls)
         self._take(cls.config, f"{name}.", {"converter.type": side, **own})
         self._check_trust(cls, f"{name}.")
         if not all(self._good(f"{name}.{key}") for key in cls.config.keys):
@@ -254,6 +257,12 @@ class _Validation:
             self._report(name, *error.problems)
         except Exception as error:
             self._report(name, f"Failed to load class {given}" + (f": {error}" if str(error) else ""))
+
+    def _check_version(self, prefix: str, cls: type) -> None:
+        """KIP-891: one version of a package is installed, and a key may ask for it."""
+        name = f"{prefix}.plugin.version"
+        if problem := version_problem(cls, self.config.get(name)):
+            self._report(name, invalid_value(name, self.config[name], problem))
 
     def _check_trust(self, cls: type, prefixes: tuple[str, ...] | str) -> None:
         """Report what a plugin of connectx does not read. Those of others may read keys that they do not define."""
@@ -275,6 +284,7 @@ class _Validation:
                 self._report(name, invalid_value(name, given, error.message))
                 continue
             self._take(own_definition(kind, alias, cls))
+            self._check_version(prefix[:-1], cls)
             problems = alias_problems(self.config, alias) if kind is TRANSFORMS else {}
             for key, problem in problems.items():
                 self._report(key, problem)

@@ -163,6 +163,23 @@ def test_keys_that_the_java_class_lacks_are_shown_once_one_is_given() -> None:
     assert shown(rotated_wait_ms="1") == {"rotated.files", "rotated.wait.ms"}
 
 
+def test_a_version_that_is_not_installed_is_an_error_at_its_key() -> None:
+    plugins = {
+        "value.converter": "Json",
+        "transforms": "a",
+        "transforms.a.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.a.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    }
+    keys = [f"{prefix}.plugin.version" for prefix in ("value.converter", "transforms.a", "predicates.p")]
+    given = {"name": "c", "connector.class": "FileStreamSource", "file": "f", "topic": "t", **plugins}
+    keys.insert(0, "connector.plugin.version")
+    for wanted, wrong in (("4.3.0", []), ("latest", []), ("99.99", keys), ("[4,5)", [])):
+        infos = validate_connector(Plugins(), given | dict.fromkeys(keys, wanted), worker())
+        assert sorted(errors_of(infos)) == sorted(wrong)
+
+
 class Picky(Converter):
     """Refuses to be made."""
 
