@@ -9,6 +9,7 @@ retries would lay the rows of a zombie over newer snapshots, so they are off: af
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -141,18 +142,27 @@ class IcebergTable:
         Raises:
             LakeError: the catalog is configured wrongly, or the table is not one that this sink can write.
         """
-        from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NoSuchTableError
 
         with self._errors():
             try:
                 if self._catalog is None:
-                    self._catalog = load_catalog(self._catalog_name, **self._given)
+                    self._catalog = self._loaded()
                 self._table = self._catalog.load_table(self._identifier)
             except NoSuchTableError:
                 self._table = None
                 return
         check_partitioning(self.name, self._partition_by, [field.name for field in self._table.spec().fields])
+
+    def _loaded(self) -> Catalog:
+        """The catalog. One in SQL makes its two tables, and fails on each that another task makes at the same time."""
+        from pyiceberg.catalog import load_catalog
+        from sqlalchemy.exc import SQLAlchemyError
+
+        for _ in range(2):
+            with suppress(SQLAlchemyError):
+                return load_catalog(self._catalog_name, **self._given)
+        return load_catalog(self._catalog_name, **self._given)
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Properties of the table."""

@@ -21,6 +21,7 @@ from connectx.errors.databases import (
     TableMismatchError,
     TableMissingError,
 )
+from connectx.errors.transient import SQLSTATES
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ __all__ = [
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
-_PASSING = ("08", "40", "53", "57P", _LOCK_NOT_AVAILABLE, "25P03", "55006")  # 55006: a slot or table in use
 _PASSES = re.compile("no connection|server closed|terminating|is active for PID")  # a reader of rows has no SQLSTATE
 _PERMISSION = ("28", "42501")
 _MISSING = ("42P01", "3F000")
@@ -249,7 +249,7 @@ def typed_error(error: Any, what: str, place: str) -> ConnectxError:
     message = f"{reason}. {more}".rstrip()
     if state.startswith(_ROW):
         return RowRefusedError(message)
-    if state.startswith(_PASSING) or (not state and _PASSES.search(str(error))):
+    if state.startswith(SQLSTATES) or (not state and _PASSES.search(str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
         return passing(f"{server} could not run {verb}: {reason}.", next_step=_AGAIN)
     if state.startswith(_PERMISSION):

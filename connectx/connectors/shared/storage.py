@@ -18,7 +18,7 @@ from connectx.connectors.shared.errors import (
     LakeUnavailableError,
 )
 from connectx.errors.base import ConnectxError
-from connectx.errors.transient import LASTING
+from connectx.errors.transient import LASTING, is_of_database, is_transient
 from connectx.views import masked_text
 
 if TYPE_CHECKING:
@@ -201,7 +201,8 @@ def storage_errors(
         code = _code(error)
         if code in LASTING:
             raise LakeStorageError(place, os.strerror(code).lower(), setting) from error
-        if isinstance(error, final) or "not yet implemented" in text:
+        lasts = is_of_database(error) and not is_transient(error)
+        if lasts or isinstance(error, final) or "not yet implemented" in text:
             step = f"Correct `{setting}` or the table, and restart the task."
             raise LakeError(f"{place} cannot be used: {text}.", next_step=step) from error
         step = f"The task tries again; if this lasts, check the endpoint in `{access}`."

@@ -23,6 +23,7 @@ from connectx.errors.databases import (
     TableMissingError,
 )
 from connectx.errors.plugins import ConfigError
+from connectx.errors.transient import MYSQL, MYSQL_LOCK_TIMEOUT
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -31,36 +32,6 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _CONNECT_S: Final = 10
-_PASSING: Final = (
-    1040,
-    1053,
-    1077,
-    1078,
-    1080,
-    1152,
-    1158,
-    1159,
-    1160,
-    1161,
-    1180,
-    1184,
-    1203,
-    1206,
-    1213,
-    1317,
-    1637,
-    1836,
-    1927,
-    1928,
-    1969,
-    2003,
-    2006,
-    2013,
-    2055,
-    3024,
-    4031,
-)
-_LOCK_TIMEOUT: Final = 1205
 _NO_TLS: Final = 2026
 _CUT: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """Connections that end in a TLS handshake, which may succeed later."""
@@ -325,11 +296,11 @@ def mysql_error(error: Exception, place: str, what: str) -> ConnectxError:
         )
     if code in _ROW:
         return RowRefusedError(f"{text}.")
-    if code == _LOCK_TIMEOUT:
+    if code == MYSQL_LOCK_TIMEOUT:
         return LockTimeoutError(
             f"MySQL at {place} has a row of {what} locked: {text}.", next_step="The task tries again."
         )
-    if code in _PASSING or isinstance(error, OSError) or (not code and "closed" in text.lower()):
+    if code in MYSQL or isinstance(error, OSError) or (not code and "closed" in text.lower()):
         return DatabaseUnavailableError(
             f"MySQL at {place} is not available for {what}: {text}.", next_step="The task tries again."
         )
