@@ -341,6 +341,34 @@ class Contract:
         assert place.rows() == [(1, "flight 1")]
         assert reported(tolerant) == [f"{place.partition}@1"]
 
+    @pytest.mark.parametrize("mode", ["insert", "upsert", "update"])
+    def test_a_record_whose_key_is_null_is_refused_alone(self, place: Place, mode: str) -> None:
+        place.create()
+        place.sql(f"INSERT INTO {place.table} VALUES (1, 'old')" if mode == "update" else "SELECT 1")
+        task = place.task(tolerate=True, insert_mode=mode, pk_mode="record_value", pk_fields="id")
+        task.put(place.batch(0, [{"id": None, "name": "a"}, *flights(1), {"id": None, "name": "b"}]))
+        assert place.rows() == [(1, "flight 1")]
+        assert reported(task) == [f"{place.partition}@0", f"{place.partition}@2"]
+
+    @pytest.mark.parametrize("mode", ["record_value", "record_key"])
+    def test_a_record_without_a_field_of_the_key_is_refused_alone(self, place: Place, mode: str) -> None:
+        place.create()
+        settings = {**UPSERT, "delete.enabled": "false", "pk.mode": mode, "auto.evolve": "true"}
+        whole, lacking = b'{"id": 1, "name": "a"}', b'{"name": "b"}'
+        records: list[tuple[bytes | None, bytes | None]]
+        if mode == "record_key":
+            settings |= {"delete.enabled": "true"}
+            records = [(b'{"id": 1}', whole), (b'{"no": 2}', lacking), (b'{"no": 1}', None), (b'{"id": 3}', lacking)]
+        else:
+            records = [(None, whole), (None, lacking), (None, b'"text"'), (None, b'{"id": 3, "name": "b"}')]
+        with pytest.raises(RecordRejectedError, match=r"offset 1 of .* has no field id, which pk\.fields names"):
+            place.put_json(place.task(settings), 0, *records)
+        task = place.task(settings, tolerate=True)
+        place.put_json(task, 0, *records)
+        assert place.rows() == [(1, "a"), (3, "b")]
+        assert reported(task) == [f"{place.partition}@1", f"{place.partition}@2"]
+        assert place.offset() == 4
+
     def test_a_row_that_the_table_refuses_fails_the_task_and_names_the_record(self, place: Place) -> None:
         place.create("id bigint PRIMARY KEY CHECK (id < 900), name varchar(50)")
         task = place.task()

@@ -19,15 +19,18 @@ from connectx.connectors.jdbc.ordering import after_deletion, in_layers, runs, s
 from connectx.connectors.jdbc.target import Target, TargetTable, split_name
 from connectx.connectors.shared.kept import KEPT, NO_OLD_VALUE, from_earlier, with_kept
 from connectx.connectors.shared.uniting import united_columns
+from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import DEFAULT
 from connectx.data.shapes import divided, is_united
 from connectx.errors.base import ConnectxError
-from connectx.errors.databases import DatabaseUnavailableError, RowRefusedError, TableMismatchError, TableMissingError
+from connectx.errors.databases import DatabaseUnavailableError, RowRefusedError, TableMissingError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.model.ids import TopicPartition
 
 KAFKA_KEY: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 """Columns of pk.mode=kafka, unless pk.fields names others."""
+
+PLACE: Final = ["topic", "partition", "offset"]
 
 Report = Callable[[TopicPartition, int, Exception], None]
 
@@ -117,7 +120,7 @@ class TableRows:
         Raises:
             TableMissingError, TableMismatchError, DatabasePermissionError
         """
-        for topic, mine in _by_topic(rows):
+        for topic, mine in _by_topic(self._accepted(rows, self._refusals(rows))):
             dead = tombstones(mine)
             alive = mine.filter(pc.invert(dead)) if pc.any(dead).as_py() else mine
             table = self._table(topic)
@@ -142,7 +145,7 @@ class TableRows:
 
     def needs_care(self, rows: pa.Table) -> bool:
         """Whether there are rows that are refused before the database sees them."""
-        return not self._settings.delete and bool(pc.any(tombstones(rows)).as_py())
+        return bool(self._refusals(rows))
 
     def write(self, rows: pa.Table, *, carefully: bool) -> None:
         """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
@@ -152,8 +155,10 @@ class TableRows:
             RecordRejectedError: a row is refused, with errors.tolerance=none.
             TableMissingError, TableMismatchError
         """
-        if self.needs_care(rows):
-            rows = self._without_tombstones(rows)
+        refused = self._refusals(rows)
+        for number, cause in refused.items():
+            self._refuse(rows.slice(number, 1).select(PLACE).to_pylist()[0], cause, self._target.label)
+        rows = self._accepted(rows, refused)
         if carefully and rows.num_rows:
             self._target.check_immediately()
         for topic, mine in _by_topic(rows):
@@ -163,12 +168,30 @@ class TableRows:
                 else:
                     self._load(topic, part, is_delete=is_delete, in_part=False)
 
-    def _without_tombstones(self, rows: pa.Table) -> pa.Table:
-        missing = tombstones(rows)
-        for row in rows.filter(missing).select(["topic", "partition", "offset"]).to_pylist():
-            cause = "the record has no value (a tombstone), and without delete.enabled=true this sink deletes nothing"
-            self._refuse(row, cause, self._target.label)
-        return rows.filter(pc.invert(missing))
+    def _refusals(self, rows: pa.Table) -> dict[int, str]:
+        """Numbers of the rows that are refused whatever the table is, with the cause."""
+        found: dict[int, str] = {}
+        for numbers, part in divided(rows):
+            dead = tombstones(part)
+            for is_dead in (False, True):
+                mine = rows_where(pc.equal(dead, is_dead)).to_numpy()
+                if len(mine) and (cause := self._refusal(part.slice(0, 0), is_dead=is_dead)):
+                    found |= dict.fromkeys(numbers[mine].tolist(), cause)
+        return dict(sorted(found.items()))
+
+    def _refusal(self, shape: pa.Table, *, is_dead: bool) -> str | None:
+        """Why rows of a shape are refused."""
+        if is_dead and not self._settings.delete:
+            return "the record has no value (a tombstone), and without delete.enabled=true this sink deletes nothing"
+        try:
+            self._key_columns(shape) if is_dead else self._columns(shape, None)
+        except RowRefusedError as error:
+            return error.message
+        return None
+
+    @staticmethod
+    def _accepted(rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
+        return rows.filter(pa.array([row not in refused for row in range(rows.num_rows)])) if refused else rows
 
     def _halve(self, topic: str, rows: pa.Table, *, is_delete: bool) -> None:
         """Halve what is refused until single rows are left."""
@@ -179,7 +202,7 @@ class TableRows:
         except RowRefusedError as error:
             self._target.drop_part()
             if rows.num_rows == 1:
-                row = rows.select(["topic", "partition", "offset"]).to_pylist()[0]
+                row = rows.select(PLACE).to_pylist()[0]
                 self._refuse(row, error.message, f"Table {self._existing(topic).quoted}")
                 return
             half = rows.num_rows // 2
@@ -238,17 +261,14 @@ class TableRows:
         if settings.pk_mode == "record_value":
             names = settings.key_columns or tuple(columns)
             if missing := [name for name in names if name not in columns]:
-                raise _no_key_field(missing)
+                raise _no_key_field("value", missing)
         else:
             names = tuple(key)
         if settings.fields:
             columns = {name: values for name, values in columns.items() if name in settings.fields or name in names}
         columns |= key
         if not columns:
-            raise TableMismatchError(
-                "The records have no field that fields.whitelist names.",
-                next_step="Correct fields.whitelist, and restart the task.",
-            )
+            raise RowRefusedError(f"its value has no field{' of fields.whitelist' if settings.fields else 's'}")
         made, known = self._with_defaults(columns, rows, key), {} if table is None else table.columns
         empty = [field.name for field in made.schema if pa.types.is_null(field.type) and field.name not in known]
         return made.drop_columns(empty), tuple(map(self._target.stored_name, names))
@@ -283,13 +303,10 @@ class TableRows:
         if pa.types.is_struct(key.type):
             fields = _fields_of(key, "key")
             if missing := [name for name in names if name not in fields]:
-                raise _no_key_field(missing)
+                raise _no_key_field("key", missing)
             return {name: fields[name] for name in names or fields}
         if len(names) != 1:
-            raise TableMismatchError(
-                f"The key of the records is a single {key.type}, but pk.fields names {len(names)} columns.",
-                next_step="Name one column in pk.fields, or use keys with fields, and restart the task.",
-            )
+            raise RowRefusedError(f"its key is a single {key.type}, but pk.fields names {len(names)} columns")
         return {names[0]: key}
 
     def _parts(self, rows: pa.Table, *, carefully: bool) -> Iterator[tuple[bool, pa.Table]]:
@@ -353,6 +370,7 @@ class TableRows:
             columns, key = self._columns(rows, table)
             table.check(columns)
             if self._settings.insert_mode != "insert" and self._settings.pk_mode != "kafka":
+                _check_whole(columns, key)
                 columns = from_earlier(with_kept(columns, key), key)
             if KEPT in columns.column_names:
                 self._load_kept(table, columns, key, in_part=in_part)
@@ -415,18 +433,21 @@ def _last_of_each(keys: pa.Table) -> pa.Array:
     return pa.array(np.sort(found.to_numpy()))
 
 
-def _no_key_field(names: Sequence[str]) -> TableMismatchError:
-    return TableMismatchError(
-        f"The records have no field {', '.join(names)}, which pk.fields names.",
-        next_step="Correct pk.fields or pk.mode, and restart the task.",
-    )
+def _check_whole(columns: pa.Table, key: Sequence[str]) -> None:
+    """Raise RowRefusedError for a null in a key: it finds no row, so each record would be a new one."""
+    if empty := [name for name in key if columns[name].null_count]:
+        raise RowRefusedError(f"a field of its key (pk.fields) is null: {', '.join(empty)}")
+
+
+def _no_key_field(side: str, names: Sequence[str]) -> RowRefusedError:
+    return RowRefusedError(f"its {side} has no field {', '.join(names)}, which pk.fields names")
 
 
 def _fields_of(column: pa.ChunkedArray, side: str) -> dict[str, pa.ChunkedArray]:
     if not pa.types.is_struct(column.type):
-        raise TableMismatchError(
-            f"The {side} of the records is of type {column.type} and has no fields, so there are no columns for it.",
-            next_step=f"Use a {side}.converter that reads fields, for example JsonConverter, and restart the task.",
+        raise RowRefusedError(
+            f"its {side} is of type {column.type} and has no fields, so there are no columns for it: use a "
+            f"{side}.converter that reads fields, for example JsonConverter"
         )
     flat = [chunk.flatten() for chunk in column.chunks]
     names = [field.name for field in column.type]

@@ -27,6 +27,7 @@ _WRITES: Final = ("c", "u", "r")
 _TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled is false"
 _DELETE: Final = "the record deletes a row, and delete.enabled is false"
 _NO_KEY: Final = "a field of its key (pk.fields) is null"
+_NO_FIELD: Final = "its {side} has no field {name}, which pk.fields names"
 _NO_ROW: Final = "the record is no change of a row in Debezium's envelope (op c, u, d or r)"
 
 
@@ -96,7 +97,7 @@ def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Change
     """Records, with the columns key and value, as changes of the rows of a table.
 
     Raises:
-        TableMismatchError: key or value have no such fields.
+        TableMismatchError: values are no envelopes of Debezium, or no one type holds the values of a column.
     """
     made = by_shape(records.select(["key", "value"]), lambda part: _changes_of(part, upserts, table))
     return Changes(made.drop_columns(_PROBLEM), made[_PROBLEM])
@@ -116,10 +117,12 @@ def _changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> pa.Ta
         deleted, known = missing, pc.is_valid(missing)
     columns = with_kept(_columns_of(after), upserts.key)
     if upserts.from_record_key:
-        keys = _record_key(records["key"], upserts.key, table)
+        side, keys = "key", {name: _record_key(records["key"], name, upserts.key) for name in upserts.key}
     else:
-        keys = {name: _key_field(name, after, before, deleted, table) for name in upserts.key}
-    for name, column in keys.items():
+        side, keys = "value", {name: _key_field(name, after, before, deleted) for name in upserts.key}
+    lacking = [name for name, column in keys.items() if column is None]
+    found = {name: _nulls(records.num_rows) if column is None else column for name, column in keys.items()}
+    for name, column in found.items():
         at = columns.schema.get_field_index(name)
         columns = columns.append_column(name, column) if at < 0 else columns.set_column(at, name, column)
     causes = [(pc.invert(known), _NO_ROW)]
@@ -127,8 +130,9 @@ def _changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> pa.Ta
         causes = [(missing, _TOMBSTONE), (deleted, _DELETE), *causes]
     elif not upserts.from_record_key:
         causes = [(missing, ""), *causes]  # Debezium's tombstone comes after the record that deletes
-    causes += [(pc.is_null(column), _NO_KEY) for column in keys.values()]
-    problems = pc.case_when(pc.make_struct(*(found for found, _ in causes)), *(pa.scalar(cause) for _, cause in causes))
+    causes += [(pc.is_null(found[name]), _NO_FIELD.format(side=side, name=name)) for name in lacking]
+    causes += [(pc.is_null(column), _NO_KEY) for column in found.values()]
+    problems = pc.case_when(pc.make_struct(*(rows for rows, _ in causes)), *(pa.scalar(cause) for _, cause in causes))
     return columns.append_column(DELETED, deleted).append_column(_PROBLEM, _chunked(problems))
 
 
@@ -178,37 +182,20 @@ def _field(values: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
 
 
 def _key_field(
-    name: str, after: pa.ChunkedArray, before: pa.ChunkedArray, deleted: pa.ChunkedArray, table: str
-) -> pa.ChunkedArray:
-    """A field that is part of the key: of the row after the change, or before it is deleted."""
-    sides = [_chunked(pc.struct_field(side, name)) if name in _names(side) else None for side in (after, before)]
-    new, old = sides
-    if new is None and old is None:
-        raise _missing(name, "value", table)
+    name: str, after: pa.ChunkedArray, before: pa.ChunkedArray, deleted: pa.ChunkedArray
+) -> pa.ChunkedArray | None:
+    """A field that is part of the key: of the row after the change, or before it is deleted. None: neither has it."""
+    new, old = (_chunked(pc.struct_field(side, name)) if name in _names(side) else None for side in (after, before))
     if new is None or old is None or old is new:
         return new if old is None else old
     return _chunked(pc.if_else(deleted, old.cast(new.type), new))
 
 
-def _record_key(keys: pa.ChunkedArray, names: Sequence[str], table: str) -> dict[str, pa.ChunkedArray]:
+def _record_key(keys: pa.ChunkedArray, name: str, names: Sequence[str]) -> pa.ChunkedArray | None:
+    """A column of the record's key, which is the key itself if it has no fields and only one column is named."""
     if pa.types.is_struct(keys.type):
-        for name in names:
-            if name not in _names(keys):
-                raise _missing(name, "key", table)
-        return {name: _chunked(pc.struct_field(keys, name)) for name in names}
-    if len(names) == 1:
-        return {names[0]: keys}
-    raise TableMismatchError(
-        f"The key of the records for {table} is a single {keys.type}, but pk.fields names {len(names)} columns.",
-        next_step="Name one column in pk.fields, or use keys with fields, and restart the task.",
-    )
-
-
-def _missing(name: str, side: str, table: str) -> TableMismatchError:
-    return TableMismatchError(
-        f"The {side} of the records for {table} has no field {name}, which pk.fields names.",
-        next_step="Correct pk.fields or pk.mode, and restart the task.",
-    )
+        return _chunked(pc.struct_field(keys, name)) if name in _names(keys) else None
+    return keys if len(names) == 1 else None
 
 
 def _names(values: pa.ChunkedArray) -> Sequence[str]:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from connectx.connectors.jdbc.file_connection import FileConnection
 from connectx.connectors.jdbc.sqlite.database import declared_type, sqlite_error
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetTable
+from connectx.errors.databases import RowRefusedError
 
 _Result = TypeVar("_Result")
 _CREATED = (
@@ -95,6 +96,10 @@ class SqliteTarget(FileConnection, Target):
 
     @override
     def insert(self, table: TargetTable, rows: pa.Table) -> None:
+        for column in table.columns.values():  # SQLite itself takes null in a primary key
+            name = column.name
+            if column.in_key and not column.has_default and (name not in rows.column_names or rows[name].null_count):
+                raise RowRefusedError(f"column {name} of the primary key is null")
         self._many(self._inserting(table, rows), rows)
 
     @override

@@ -300,6 +300,9 @@ def test_one_snapshot_of_iceberg_has_all_changes(tmp_path: Path) -> None:
         (BY_KEY, keyed(0, (None, "x")), r"its key \(pk.fields\) is null"),
         (DEBEZIUM, events(0, ("t", None, None)), r"op c, u, d or r"),
         ({**DEBEZIUM, "delete_enabled": "false"}, events(0, ("d", *named(a=1), None)), "delete.enabled is false"),
+        ({**BY_VALUE, "pk_fields": "no"}, batch(0, named(a=1)), r"its value has no field no, which pk\.fields names"),
+        ({**BY_KEY, "pk_fields": "a,b"}, keyed(0, (1, "x")), r"its key has no field a, which pk\.fields names"),
+        ({**DEBEZIUM, "pk_fields": "no"}, events(0, ("c", None, *named(a=1))), "its value has no field no"),
     ],
 )
 def test_a_record_that_is_no_change_is_reported_with_the_cause(
@@ -315,8 +318,6 @@ def test_a_record_that_is_no_change_is_reported_with_the_cause(
 @pytest.mark.parametrize(
     ("settings", "record", "cause"),
     [
-        ({**BY_VALUE, "pk_fields": "no"}, batch(0, named(a=1)), "value of the records .* has no field no, which"),
-        ({**BY_KEY, "pk_fields": "a,b"}, keyed(0, (1, "x")), r"single int64, but pk\.fields names 2 columns"),
         (DEBEZIUM, batch(0, named(a=1)), "have no field op"),
         (BY_VALUE, batch(0, [{"id": 1.5}], pa.struct([("id", pa.float64())])), r"cannot be a key"),
     ],
