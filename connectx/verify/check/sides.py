@@ -81,7 +81,10 @@ class Repeated(Value):
     ordered: frozenset[int]
     """All records of the key are in one partition, so the last one is known."""
     unordered: frozenset[int]
+    """The last values of the row are not known."""
     fields: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    """Those of `fields` that have placeholders in some records, which leave the value as it was."""
 
 
 @dataclass(slots=True)
@@ -127,6 +130,7 @@ class Sides(Value):
     the topic did when its own snapshot was taken."""
     _taken: dict[str, Topic] = field(default_factory=dict)
     _found_repeated: list[Repeated] = field(default_factory=list)
+    _partial: set[str] = field(default_factory=set)
     _outdated: array[int] = field(default_factory=lambda: array("Q"))
     changed: set[str] = field(default_factory=set)
     """Topics in which a key came again when they were read last, of whose row only the key was compared."""
@@ -170,8 +174,10 @@ class Sides(Value):
     def unchecked(self) -> tuple[str, ...]:
         """What was not compared, known once the topics were read: values of rows whose last record is not known."""
         why = " from several partitions" if self._is_changed else ""
+        partly = " without all of their values"
         return tuple(
-            f"records of topic {topic} change rows of {self.stored.place}{why}, of which only the keys were compared"
+            f"records of topic {topic} change rows of {self.stored.place}{partly if topic in self._partial else why}, "
+            "of which only the keys were compared"
             for topic in sorted(self.changed)
         )
 
@@ -223,6 +229,8 @@ class Sides(Value):
             ordered: set[int] = set()
             unordered: set[int] = set()
             known: set[str] = set()
+            kept: set[str] = set()
+            deleted: set[int] = set()
             for number, topic in enumerate(self.topics):
                 for record, key, value in read_records(topic):
                     fields, deletes = fields_of(self.stored.change, key, value, names)
@@ -230,13 +238,23 @@ class Sides(Value):
                         continue
                     known |= set() if deletes else set(fields)
                     one, place = fingerprint(of_fields(fields, names)), (number, record["partition"])
+                    marked = set() if deletes else _marked(fields)
+                    kept |= marked
+                    if marked and (one not in first or one in deleted):
+                        unordered.add(one)  # what is kept is the value of a row that no record shows
+                        self._partial.add(topic.snapshot.topic)
+                    (deleted.add if deletes else deleted.discard)(one)
                     if one not in first:
                         first[one] = place
                     else:
                         (ordered if first[one] == place else unordered).add(one)
             columns: Sequence[str] = next((table.column_names for table in self.stored.read()), ())
             compared = tuple(sorted((known & set(columns)) - set(names)))
-            self._found_repeated.append(Repeated(frozenset(ordered - unordered), frozenset(unordered), compared))
+            self._found_repeated.append(
+                Repeated(
+                    frozenset(ordered - unordered), frozenset(unordered), compared, tuple(sorted(kept & set(compared)))
+                )
+            )
         return self._found_repeated[0]
 
     def _identity(self, fields: Mapping[str, Any], names: Sequence[str]) -> bytes:
@@ -259,6 +277,7 @@ class Sides(Value):
     def _kept(self) -> Iterator[Row]:
         """The rows that are left after the last record of each key; with records that are pending these may be."""
         versions: dict[int, _Versions] = {}
+        before: dict[int, Mapping[str, Any]] = {}
         del self._outdated[:]
         names, repeated = self.names, self._repeated()
         for number, topic in enumerate(self.latest()):
@@ -266,9 +285,13 @@ class Sides(Value):
                 fields, deletes = fields_of(self.stored.change, record_key, value, names)
                 if fields is None:
                     continue
+                one = fingerprint(of_fields(fields, names))
+                if repeated.kept and not deletes:
+                    marked, old = _marked(fields), before.get(one, {})
+                    fields = {**fields, **{name: old[name] for name in marked if name in old}}
+                    before[one] = {name: fields[name] for name in repeated.kept if name in fields}
                 shown_fields = {name: fields.get(name) for name in names}
                 row = self._placed(record, self._identity(fields, names), shown_fields, number)
-                one = fingerprint(of_fields(fields, names))
                 if one in repeated.unordered and repeated.fields:
                     self.changed.add(row.topic)
                 version = versions.setdefault(one, _Versions())
@@ -324,6 +347,13 @@ def fields_of(
 ) -> tuple[Mapping[str, Any] | None, bool]:
     """The row that a record is about, and whether the record deletes it; `change` is `Stored.change`."""
     return change(key, value) if change is not None else (_fields(key, value, names), False)
+
+
+def _marked(fields: Mapping[str, Any]) -> set[str]:
+    """Fields with the placeholder of a value that the source did not send, which a sink that updates rows keeps."""
+    from connectx.connectors.shared.unavailable import is_placeholder
+
+    return {name for name, value in fields.items() if is_placeholder(value)}
 
 
 def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:

@@ -147,6 +147,22 @@ def test_rows_that_records_have_changed_and_deleted_are_compared_with_the_last_r
     assert kept([*CHANGES, (3, None)], LEFT[:2]).answer == "valid"
 
 
+def test_values_that_records_keep_are_those_of_the_record_before() -> None:
+    mark = "__debezium_unavailable_value"
+    changes = [(1, {"n": 1, "a": "long"}), (1, {"n": 2, "a": mark}), (1, {"n": 3, "a": mark}), (2, {"n": 4, "a": "x"})]
+    rows = [{"id": 1, "n": 3, "a": "long"}, {"id": 2, "n": 4, "a": "x"}]
+    assert kept(changes, rows).answer == "valid"
+    for other in ("wrong", mark):
+        different = kept(changes, [{**rows[0], "a": other}, rows[1]])
+        assert (different.answer, different.lost) == ("unknown", 0)
+        assert "values were changed or look different" in " ".join(different.reasons)
+    unknown = kept([*changes[1:], (2, None), (2, {"n": 5, "a": mark})], [rows[0], {"id": 2, "n": 5, "a": "old"}])
+    assert unknown.answer == "unknown"
+    assert unknown.reasons == (
+        "records of topic t change rows of table x without all of their values, of which only the keys were compared",
+    )
+
+
 @pytest.mark.parametrize("lost", range(3))
 def test_a_row_that_is_lost_is_found_among_changed_and_deleted_ones(lost: int) -> None:
     verdict = kept(CHANGES, [row for at, row in enumerate(LEFT) if at != lost])
