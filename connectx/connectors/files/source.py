@@ -292,9 +292,24 @@ class FileSource(SourceConnector):
             lines = [line for line in lines[1 if self._has_header else 0 :] if line.strip()]
             if not lines:
                 raise ConfigError([f"Missing configuration schema: {self._path} has no lines to infer it from."])
-            schema = infer_schema(spark, line_format, names, lines)
+            schema = infer_schema(spark, line_format, names, lines, ddl_type)
             log.info("Inferred the schema of %s: %s", self._path, schema)
             return line_format.with_schema(schema)
+
+
+def ddl_type(texts: Sequence[str]) -> str:
+    """Spark's name of the type of a column with these texts; text where a number would lose digits."""
+    import pyarrow as pa
+
+    from connectx.connectors.files.fitting import type_of_texts
+
+    kind = str(type_of_texts(texts))
+    if kind == "string":
+        try:
+            pa.array(texts, pa.string()).cast(pa.timestamp("us"))  # dates as well
+        except pa.ArrowInvalid:
+            return "STRING"
+    return {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN"}.get(kind, "TIMESTAMP")
 
 
 def read_by_executors(spark: SparkSession, path: str, start: int, end: int) -> DataFrame:

@@ -6,7 +6,7 @@ never reads a file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -134,12 +134,22 @@ def schema_of(spark: SparkSession, ddl: str) -> StructType:
         raise ConfigError([f"Invalid value {ddl} for configuration schema: Spark cannot read it ({reason})"]) from error
 
 
-def infer_schema(spark: SparkSession, line_format: LineFormat, names: Sequence[str], lines: Sequence[str]) -> str:
-    """A DDL schema from sample lines; for CSV with the header's names, or `_c0`, `_c1`, ..."""
-    sample = spark.createDataFrame([(line,) for line in lines], f"{LINE} STRING")
+def infer_schema(
+    spark: SparkSession,
+    line_format: LineFormat,
+    names: Sequence[str],
+    lines: Sequence[str],
+    type_of: Callable[[Sequence[str]], str],
+) -> str:
+    """A DDL schema from sample lines; for CSV with the header's names, or `_c0`, `_c1`, ...
+
+    Args:
+        type_of: type of a column of CSV with these texts.
+    """
     if line_format.format == "json":
         return _infer_json(spark, lines)
-    return _infer_csv(sample, line_format, names)
+    sample = spark.createDataFrame([(line,) for line in lines], f"{LINE} STRING")
+    return _infer_csv(sample, line_format, names, type_of)
 
 
 def _infer_json(spark: SparkSession, lines: Sequence[str]) -> str:
@@ -154,22 +164,13 @@ def _infer_json(spark: SparkSession, lines: Sequence[str]) -> str:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in inner.fields)
 
 
-def _infer_csv(sample: DataFrame, line_format: LineFormat, names: Sequence[str]) -> str:
-    """Each column is the narrowest of long, double, timestamp, boolean and string that all sample values fit."""
+def _infer_csv(
+    sample: DataFrame, line_format: LineFormat, names: Sequence[str], type_of: Callable[[Sequence[str]], str]
+) -> str:
     from pyspark.sql import functions as F
 
     texts = ", ".join(f"`{name}` STRING" for name in names)
-    row = F.from_csv(LINE, texts, line_format.csv_options).alias(_PARSED)
-    kinds = ("BIGINT", "DOUBLE", "TIMESTAMP", "BOOLEAN")
-    fits = [
-        F.bool_and(F.col(f"{_PARSED}.`{name}`").isNull() | F.col(f"{_PARSED}.`{name}`").try_cast(kind).isNotNull())
-        for name in names
-        for kind in kinds
-    ]
-    answers = sample.select(row).agg(F.array(*fits)).head()
-    assert answers is not None, "an aggregate has one row"
-    found = [
-        next((kind for at, kind in enumerate(kinds) if answers[0][column * len(kinds) + at]), "STRING")
-        for column in range(len(names))
-    ]
+    rows = sample.select(F.from_csv(LINE, texts, line_format.csv_options).alias(_PARSED)).collect()
+    columns = zip(*(row[0] for row in rows if row[0] is not None), strict=True)
+    found = [type_of([text for text in column if text is not None]) for column in columns]
     return ", ".join(f"`{name}` {kind}" for name, kind in zip(names, found, strict=True))

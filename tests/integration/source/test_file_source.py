@@ -77,6 +77,7 @@ def test_json_lines_become_typed_records(place: Place, tmp_path: Path) -> None:
             {"header": "true"},
             {"id": 1, "price": 2.5, "name": "x"},
         ),
+        ("zip,n\n02134,1e5\n90210,1\n", {"header": "true"}, {"zip": "02134", "n": "1e5"}),
         ("1;true\n2;false\n", {"delimiter": ";"}, {"_c0": 1, "_c1": True}),
         ('{"id":1,"name":"one"}\n', {"format": "json"}, {"id": 1, "name": "one"}),
     ],

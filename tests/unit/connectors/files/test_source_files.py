@@ -8,6 +8,7 @@ import pytest
 
 from connectx.connectors.files.errors import SourceFileShrunkError, SourceFileUnreadableError
 from connectx.connectors.files.following import SourceFile
+from connectx.connectors.files.source import ddl_type
 from connectx.connectors.files.stream_source import FileStreamSource, lines_of
 from connectx.errors.files import SourceFileMissingError
 
@@ -110,3 +111,21 @@ def test_file_stream_source_needs_a_file_and_a_topic() -> None:
     }
     assert FileStreamSource.validate({"file": "in.txt", "topic": "t"}) == {}
     assert FileStreamSource.exactly_once_support({}) is True
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1", "-20"], "BIGINT"),
+        (["1", "2.50"], "DOUBLE"),
+        (["true", "false"], "BOOLEAN"),
+        (["2013-01-01 05:00:00", "2013-01-02"], "TIMESTAMP"),
+        (["one", "2"], "STRING"),
+        (["02134", "90210"], "STRING"),
+        (["1e5"], "STRING"),
+        (["12345678901234567890123"], "STRING"),
+        (["0.1234567890123456789"], "STRING"),
+    ],
+)
+def test_a_column_of_csv_is_text_where_a_number_would_lose_digits(texts: list[str], kind: str) -> None:
+    assert ddl_type(texts) == kind
