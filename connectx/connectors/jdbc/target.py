@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.shared.sql import identifier, literal
+from connectx.data.arrays import is_list
 from connectx.data.connect_schema import default_of, default_value
 from connectx.errors.databases import TableMismatchError
 
@@ -76,6 +77,10 @@ class TargetColumn:
         is_aware = pa.types.is_timestamp(values.type) and values.type.tz is not None
         if is_aware and str(zone) != "UTC" and getattr(wanted, "tz", None) is None:
             values = pc.local_timestamp(values.cast(pa.timestamp("us", str(zone))))
+        if pa.types.is_decimal(wanted) and pa.types.is_integer(values.type):
+            values = values.cast(
+                pa.decimal256(76, wanted.scale)
+            )  # Arrow wants room for 64 bits, whatever the values are
         return values.cast(wanted)
 
 
@@ -370,7 +375,10 @@ def split_name(pattern: str, topic: str, default_schema: str) -> tuple[str, str]
 
 
 def family(kind: pa.DataType) -> str:
-    """Types that fit each other: null, bool, number, text, bytes, timestamp, date or time; others by their own name."""
+    """Types that fit each other: null, bool, number, text, bytes, timestamp, date, time or list.
+
+    Others have their own name.
+    """
     types = pa.types
     if types.is_null(kind):
         return "null"
@@ -386,4 +394,6 @@ def family(kind: pa.DataType) -> str:
         return "timestamp"
     if types.is_time(kind):
         return "time"
+    if is_list(kind):
+        return "list"
     return "date" if types.is_date(kind) else str(kind)

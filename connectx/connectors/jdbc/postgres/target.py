@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from typing_extensions import override
 
-from connectx.connectors.jdbc.postgres.types import arrow_type, created_type
+from connectx.connectors.jdbc.postgres.types import array_texts, arrow_type, created_type
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.connectors.shared.postgres import PostgresSession, libpq_uri, literal
+from connectx.data.arrays import is_list
 from connectx.errors.databases import RowRefusedError
 
 _LONGEST_PENALTY_BATCHES: Final = 64
 # Other families that a column accepts.
 _ALSO: Final = {
     "numeric": ("number",),
+    "money": ("number",),
+    "oid": ("number",),
     "timestamp without time zone": ("date",),
     "timestamp with time zone": ("date",),
     "time without time zone": ("time",),
@@ -30,6 +34,33 @@ class _Tries:
 
     batches_to_skip: int = 0
     penalty_batches: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresColumn(TargetColumn):
+    """A column of PostgreSQL; of a domain it has the base type.
+
+    Attributes:
+        plain: its type without length or precision. A cast to those cuts values, which an assignment refuses.
+    """
+
+    plain: str = ""
+
+    @override
+    def fit(self, values: pa.ChunkedArray, zone: ZoneInfo) -> pa.ChunkedArray:
+        return array_texts(values) if is_list(values.type) else TargetColumn.fit(self, values, zone)
+
+    def cast(self, sent: str) -> str:
+        """Sent values in SQL, as values of the column."""
+        if not self.is_cast:
+            return sent
+        if self.type == "money":  # its own texts depend on the locale, also in how they read a point
+            return f"CASE WHEN {sent} ~ '^[-+.0-9eE]+$' THEN {sent}::numeric::money ELSE {sent}::money END"
+        if self.plain.endswith("[]"):  # JSON without schemas has [1,2], and PostgreSQL {1,2}
+            elements = f"SELECT e FROM json_array_elements_text({sent}::json) WITH ORDINALITY e (e, n) ORDER BY n"
+            array = f"ARRAY({elements})::{self.plain}"
+            return f"CASE WHEN {sent} ~ '^\\s*\\[.*\\]\\s*$' THEN {array} ELSE {sent}::{self.plain} END"
+        return f"{sent}::{self.plain}"
 
 
 class PostgresTarget(Target):
@@ -94,25 +125,33 @@ class PostgresTarget(Target):
     @override
     def describe(self, schema: str, name: str) -> TargetTable | None:
         rows = self.query(
-            "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.atthasdef OR a.attidentity <> '', "
-            "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey)) "
-            "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WITH RECURSIVE place AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             f"WHERE n.nspname = {literal(schema)} AND c.relname = {literal(name)} "
-            "AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
-            "AND a.attidentity <> 'a' ORDER BY a.attnum"
+            "AND c.relkind IN ('r', 'p', 'v', 'f')), "
+            "types AS (SELECT a.attnum, 0 AS depth, a.atttypid AS kind, a.atttypmod AS modifier FROM pg_attribute a "
+            "WHERE a.attrelid IN (SELECT oid FROM place) AND a.attnum > 0 AND NOT a.attisdropped "
+            "AND a.attgenerated = '' AND a.attidentity <> 'a' UNION ALL "
+            "SELECT s.attnum, s.depth + 1, t.typbasetype, t.typtypmod FROM types s JOIN pg_type t ON t.oid = s.kind "
+            "WHERE t.typtype = 'd') "
+            "SELECT a.attname::text, format_type(s.kind, s.modifier), format_type(s.kind, -1), "
+            "a.atthasdef OR a.attidentity <> '', "
+            "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary "
+            "AND a.attnum = ANY (i.indkey)) FROM types s JOIN pg_type t ON t.oid = s.kind AND t.typtype <> 'd' "
+            "JOIN pg_attribute a ON a.attnum = s.attnum AND a.attrelid IN (SELECT oid FROM place) ORDER BY a.attnum"
         )
         columns = {
-            column: TargetColumn(
+            column: PostgresColumn(
                 column,
                 kind,
                 arrow or pa.string(),
                 is_cast=arrow is None,
                 has_default=bool(default),
                 in_key=bool(in_key),
-                also=_ALSO.get(kind.partition("(")[0], ()),
+                also=("list",) if plain.endswith("[]") else _ALSO.get(plain, ()),
+                plain=plain,
             )
-            for column, kind, default, in_key in rows
-            for arrow in [arrow_type(kind)]
+            for column, kind, plain, default, in_key in rows
+            for arrow in [arrow_type(plain if plain.startswith("timestamp") else kind)]
         }
         return TargetTable(schema, name, self.place(schema, name), columns) if columns else None
 
@@ -173,6 +212,10 @@ class PostgresTarget(Target):
     def bytes_default(self, data: bytes) -> str:
         return f"'\\x{data.hex()}'"
 
+    @override
+    def _constant(self, value: pa.ChunkedArray) -> str:
+        return self.text_default(array_texts(value)[0].as_py()) if is_list(value.type) else super()._constant(value)
+
     def _all_new(self, table: TargetTable, rows: pa.Table) -> bool:
         """Rows with new keys can be copied straight into the table, twice as fast; try, and learn from failures.
 
@@ -217,8 +260,8 @@ class PostgresTarget(Target):
         return f"INSERT INTO {table.quoted} ({listed}) SELECT {values} FROM {stage} s"
 
     def _staged(self, table: TargetTable, name: str) -> str:
-        column = table.columns[name]
-        return f"s.{self.quote(name)}{f'::{column.type}' if column.is_cast else ''}"
+        column, sent = table.columns[name], f"s.{self.quote(name)}"
+        return column.cast(sent) if isinstance(column, PostgresColumn) else sent
 
     def _same_key(self, table: TargetTable, key: Sequence[str]) -> str:
         return " AND ".join(f"t.{self.quoted(name)} = {self._staged(table, name)}" for name in key)

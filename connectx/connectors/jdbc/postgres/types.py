@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.arrays import enclosed, is_binary, is_list, is_text, joined_lists
+from connectx.data.json.writer import json_text
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "smallint": pa.int16(),
@@ -58,6 +62,31 @@ def created_type(kind: pa.DataType) -> str | None:
     """Type of a new column for values of an Arrow type; None when there is none."""
     if pa.types.is_decimal(kind):
         return f"numeric({kind.precision},{kind.scale})"
+    if is_list(kind):
+        element = created_type(kind.value_type)
+        return element and f"{element.removesuffix('[]')}[]"  # PostgreSQL's arrays have any number of dimensions
     if pa.types.is_timestamp(kind):
         return "timestamp without time zone" if kind.tz is None else "timestamp with time zone"
     return next((name for fits, name in _CREATED if fits(kind)), None)
+
+
+def array_texts(lists: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Lists as texts of arrays, `{1,NULL}`, which PostgreSQL casts to the type of any array."""
+    return pa.chunked_array([_array_text(chunk) for chunk in lists.chunks], pa.string())
+
+
+def _array_text(lists: pa.Array) -> pa.Array:
+    elements = lists.flatten()
+    if is_list(elements.type):
+        texts = _array_text(elements)
+    else:
+        texts = enclosed('"', pc.replace_substring_regex(_text(elements), r'(["\\\\])', r"\\\1"), '"')
+    return enclosed("{", joined_lists(lists, pc.fill_null(texts, "NULL"), ","), "}")
+
+
+def _text(values: pa.Array) -> pa.Array:
+    if is_text(values.type):
+        return values.cast(pa.string())
+    if is_binary(values.type):
+        return pa.array([None if each is None else f"\\x{each.hex()}" for each in values.to_pylist()], pa.string())
+    return json_text(values, base64_decimals=False) if pa.types.is_nested(values.type) else values.cast(pa.string())

@@ -8,7 +8,7 @@ from adbc_driver_manager import AdbcStatusCode, ProgrammingError
 
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.postgres.target import PostgresTarget
-from connectx.connectors.jdbc.postgres.types import arrow_type
+from connectx.connectors.jdbc.postgres.types import array_texts, arrow_type
 from connectx.connectors.jdbc.target import TargetSettings, split_name
 from connectx.connectors.shared.postgres import connect_error, identifier, libpq_uri, literal, shown_place, typed_error
 from connectx.errors.databases import (
@@ -121,4 +121,14 @@ def test_a_table_is_made_for_the_columns_of_the_records() -> None:
         'PRIMARY KEY ("id"))'
     )
     with pytest.raises(TableMismatchError, match="no column type for field x"):
-        target.create("public", "t", pa.table({"x": [[1]]}), [])
+        target.create("public", "t", pa.table({"x": [[{"y": 1}]]}), [])
+
+
+def test_lists_are_sent_as_texts_of_arrays() -> None:
+    assert array_texts(pa.chunked_array([[["a", None, 'q"\\,{}', "NULL", ""], None, []]])).to_pylist() == [
+        r'{"a",NULL,"q\"\\,{}","NULL",""}',
+        None,
+        "{}",
+    ]
+    assert array_texts(pa.chunked_array([[[[1, 2], [3, None]]]])).to_pylist() == ['{{"1","2"},{"3",NULL}}']
+    assert array_texts(pa.chunked_array([[[b"\x00\xff"]]])).to_pylist() == [r'{"\\x00ff"}']
