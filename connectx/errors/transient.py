@@ -74,8 +74,8 @@ MYSQL: Final = frozenset(
 )
 """Numbers of errors of MySQL and MariaDB: connections, deadlocks, resources, shutdowns, ended statements."""
 
-_SQLITE: Final = frozenset((5, 6, 9, 15))
-"""Primary result codes of SQLite: busy, locked, interrupted, and a race for a lock."""
+_SQLITE: Final = frozenset((5, 6, 9, 10, 14, 15))
+"""Primary result codes of SQLite: busy, locked, interrupted, no answer of the disk, no such file, a race for a lock."""
 
 _DUCKDB: Final = re.compile(r"Could not set lock|Conflicting lock|conflict", re.IGNORECASE)
 """DuckDB's errors have no codes."""
