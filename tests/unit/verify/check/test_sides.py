@@ -155,12 +155,11 @@ def test_values_that_records_keep_are_those_of_the_record_before() -> None:
     for other in ("wrong", mark):
         different = kept(changes, [{**rows[0], "a": other}, rows[1]])
         assert (different.answer, different.lost) == ("unknown", 0)
-        assert "values were changed or look different" in " ".join(different.reasons)
+        assert "look different" in " ".join(different.reasons)
     unknown = kept([*changes[1:], (2, None), (2, {"n": 5, "a": mark})], [rows[0], {"id": 2, "n": 5, "a": "old"}])
     assert unknown.answer == "unknown"
-    assert unknown.reasons == (
-        "records of topic t change rows of table x without all of their values, of which only the keys were compared",
-    )
+    (reason,) = unknown.reasons
+    assert "without all of their values" in reason
 
 
 @pytest.mark.parametrize("lost", range(3))
