@@ -361,7 +361,7 @@ class Contract:
             records = [(b'{"id": 1}', whole), (b'{"no": 2}', lacking), (b'{"no": 1}', None), (b'{"id": 3}', lacking)]
         else:
             records = [(None, whole), (None, lacking), (None, b'"text"'), (None, b'{"id": 3, "name": "b"}')]
-        with pytest.raises(RecordRejectedError, match=r"offset 1 of .* no field id.* pk\.fields"):
+        with pytest.raises(RecordRejectedError, match=r"pk\.fields"):
             place.put_json(place.task(settings), 0, *records)
         task = place.task(settings, tolerate=True)
         place.put_json(task, 0, *records)
