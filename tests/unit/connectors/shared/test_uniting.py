@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from connectx.connectors.http.requests import texts_of
 from connectx.connectors.lake.changes import DELETED, UpsertSettings, changes_of
-from connectx.connectors.shared.uniting import columns_of, united_columns
+from connectx.connectors.shared.uniting import columns_of, united_columns, united_tables
 from connectx.data.json.documents import read_documents
 from connectx.errors.databases import TableMismatchError
 
@@ -34,6 +39,32 @@ def test_a_column_has_the_type_of_all_shapes_and_null_for_a_missing_field() -> N
         {"a": None, "b": None, "c": {"d": None, "e": "y"}, "value": None},
         {"a": None, "b": None, "c": None, "value": 7},
     ]
+
+
+SCALARS = st.sampled_from([None, True, 0, 12, 2**40, 0.5, "", "text"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+    max_leaves=4,
+)
+ROWS = st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), min_size=2, max_size=8)
+
+
+@settings(max_examples=100)
+@given(rows=ROWS, data=st.data())
+def test_columns_do_not_depend_on_which_records_share_a_batch(rows: list[Any], data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(rows) - 1))))
+    ends = list(pairwise([0, *cuts, len(rows)]))
+
+    def outcome(parts: Sequence[tuple[int, int]]) -> Any:
+        try:
+            tables = [(np.arange(*part), columns_of(column(*rows[slice(*part)]))) for part in parts]
+            made = united_tables(tables)
+        except TableMismatchError:
+            return "refused"
+        return {name: made[name].type for name in made.column_names}, made.to_pylist()
+
+    assert outcome(ends) == outcome([(0, len(rows))])
 
 
 def test_elements_of_lists_have_one_type_too() -> None:
