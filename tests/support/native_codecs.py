@@ -33,9 +33,10 @@ AVRO: Final = {
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     ],
 }
-PROTOBUF: Final = """syntax = "proto3";
+PROTOBUF: Final = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
 message Order { int64 id = 1; string name = 2; repeated double items = 3; map<string, int32> of = 4;
-  enum Kind { A = 0; B = 1; } Kind kind = 5; Order inner = 6; oneof one { bytes raw = 7; bool flag = 8; } }"""
+  message Inner { optional uint32 x = 1; google.protobuf.Timestamp at = 2; } Inner inner = 6;
+  enum Kind { A = 0; B = 1; } Kind kind = 5; oneof one { bytes raw = 7; bool flag = 8; } }"""
 ROWS: Final = [
     {"id": 7, "name": "x", "kind": "A", "items": [1.5, 2.0], "of": [("k", 1)], "at": 1_700_000_000_000},
     {"id": -1, "name": None, "kind": "B", "items": [], "of": [], "at": 0},
@@ -48,9 +49,16 @@ def codecs() -> dict[str, tuple[Callable[[pa.Array], Any], list[bytes]]]:
     python = AvroCodec(parse(json.dumps(AVRO)), native=False)
     kind = native.type
     avro = python.write(pa.array(ROWS, kind)).to_pylist()
-    protobuf = ProtobufCodec(descriptor_of(PROTOBUF, []), Options())
+    ptars, google = (
+        ProtobufCodec(descriptor_of(PROTOBUF, []), Options(), native=is_native) for is_native in (True, False)
+    )
     bodies = [b"\0\x08\x07\x12\x01x\x1a\x08" + b"\0" * 8, b"\0\x22\x05\x0a\x01k\x10\x01\x32\x02\x08\x01", b"\0"]
-    return {"pyruhvro": (native.read, avro), "fastavro": (python.read, avro), "ptars": (protobuf.read, bodies)}
+    return {
+        "pyruhvro": (native.read, avro),
+        "fastavro": (python.read, avro),
+        "ptars": (ptars.read, bodies),
+        "google.protobuf": (google.read, bodies),
+    }
 
 
 def damaged(bodies: list[bytes], chance: random.Random) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Protobuf bodies, without header, of one schema to Arrow columns and back, by ptars in whole columns.
+"""Protobuf bodies, without header, of one schema to Arrow columns and back: by ptars in whole columns, or singly.
 
 A body begins with the indexes of its message in the schema: a zero byte for the first message, otherwise their count
 and the indexes, as zigzag varints.
@@ -6,7 +6,8 @@ and the indexes, as zigzag varints.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
 from connectx.data.parts import joined, read_by_halves
+from connectx.data.protobuf.messages import Messages
 from connectx.data.protobuf.shapes import column_of, message_columns, message_values, values_of
 from connectx.data.protobuf.types import WRAPPERS, Options, type_of
 from connectx.errors.plugins import ConversionError
@@ -33,17 +35,17 @@ class ProtobufCodec:
 
     Args:
         record: full name of the message that is written; the first one where the schema does not have it.
+        native: use ptars, whose native code reads whole columns of others' bytes; otherwise google.protobuf.
 
     Raises:
         ConversionError: the schema has no message.
     """
 
-    def __init__(self, file: FileDescriptor, options: Options, *, record: str = "") -> None:
-        from ptars import HandlerPool, PtarsConfig
-
+    def __init__(self, file: FileDescriptor, options: Options, *, record: str = "", native: bool = True) -> None:
         self._file, self._options = file, options
-        enums: Literal["int32", "string"] = "int32" if options.int_for_enums else "string"
-        self._pool = HandlerPool([file], PtarsConfig(enum_repr=enums, timestamp_unit="us", time_unit="ms"))
+        self._handler = (
+            _native_handlers(file, options) if native else partial(Messages, int_for_enums=options.int_for_enums)
+        )
         self._messages: dict[tuple[int, ...], _Message | str] = {}
         names = [one.full_name for one in file.message_types_by_name.values()]
         if not names:
@@ -87,7 +89,7 @@ class ProtobufCodec:
     def _message(self, path: tuple[int, ...]) -> _Message | str:
         if path not in self._messages:
             try:
-                self._messages[path] = _Message(self._descriptor(path), self._pool, self._options)
+                self._messages[path] = _Message(self._descriptor(path), self._handler, self._options)
             except ConversionError as error:
                 self._messages[path] = error.message
         return self._messages[path]
@@ -103,14 +105,22 @@ class ProtobufCodec:
         return found
 
 
+def _native_handlers(file: FileDescriptor, options: Options) -> Callable[[Descriptor], Any]:
+    from ptars import HandlerPool, PtarsConfig
+
+    enums: Literal["int32", "string"] = "int32" if options.int_for_enums else "string"
+    pool = HandlerPool([file], PtarsConfig(enum_repr=enums, timestamp_unit="us", time_unit="ms"))
+    return pool.get_for_message
+
+
 class _Message:
     """Reads and writes bodies of one message."""
 
-    def __init__(self, descriptor: Descriptor, pool: Any, options: Options) -> None:
+    def __init__(self, descriptor: Descriptor, handler: Callable[[Descriptor], Any], options: Options) -> None:
         self._type = type_of(descriptor, options)
         self._is_raw = options.wrapper_for_raw_primitives and descriptor.full_name in WRAPPERS
         self._name = descriptor.full_name
-        self._handler = pool.get_for_message(descriptor)
+        self._handler = handler(descriptor)
         self.kind = self.read(pa.array([], pa.binary())).type
 
     def read(self, bodies: pa.Array) -> pa.Array:
@@ -125,7 +135,7 @@ class _Message:
             if self._is_raw:
                 return values_of(columns["value"], self._type)
             return message_values(columns, self._type, bodies)
-        except (ValueError, pa.ArrowException) as error:
+        except (ValueError, OverflowError, pa.ArrowException) as error:
             raise self._refused(error) from error
         except BaseException as error:
             if type(error).__name__ != _PANIC:

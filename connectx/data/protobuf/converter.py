@@ -16,6 +16,7 @@ from connectx.data.registry.client import KnownSchema
 from connectx.data.registry.converter import OwnSchema, RegistryConverter
 from connectx.data.registry.keys import REGISTRY_CONFIG
 from connectx.model.configdef import ConfigDef
+from connectx.model.validators import one_of
 
 
 class ProtobufConverter(RegistryConverter):
@@ -84,6 +85,15 @@ class ProtobufConverter(RegistryConverter):
             doc="Full name of the message of structs whose schema has no name. Empty: ConnectDefault1.",
             importance="LOW",
         )
+        .define(
+            "protobuf.library",
+            str,
+            "ptars",
+            doc="What reads and writes records: ptars, native code for whole columns, or "
+            "google.protobuf, record by record.",
+            importance="LOW",
+            validator=one_of("ptars", "google.protobuf"),
+        )
     )
 
     def own_schema(self, kind: pa.DataType, name: SchemaName) -> OwnSchema:
@@ -112,4 +122,9 @@ class ProtobufConverter(RegistryConverter):
             wrapper_for_raw_primitives=settings["wrapper.for.raw.primitives"],
             full_names=settings["enhanced.protobuf.schema.support"],
         )
-        return ProtobufCodec(descriptor_of(known.text, known.references), options, record=record)
+        return ProtobufCodec(
+            descriptor_of(known.text, known.references),
+            options,
+            record=record,
+            native=settings["protobuf.library"] == "ptars",
+        )

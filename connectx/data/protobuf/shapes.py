@@ -42,8 +42,13 @@ def message_values(columns: dict[str, pa.Array], message: ProtoType, of: pa.Arra
     made = [_oneof(columns, one) if one.kind == "oneof" else values_of(columns[one.name], one) for one in message.parts]
     mask = of.is_null() if of.null_count else None
     if not made:
-        return pa.array([None if one is None else {} for one in of.is_valid().to_pylist()], pa.struct([]))
+        return _empty_structs(of)
     return pa.StructArray.from_arrays(made, fields=_fields(made, message.parts), mask=mask)
+
+
+def _empty_structs(of: pa.Array) -> pa.StructArray:
+    """Structs without fields, null where `of` is: Arrow takes the length of a struct from its fields."""
+    return pa.array([{} if one else None for one in of.is_valid().to_pylist()], pa.struct([]))
 
 
 def _fields(columns: list[pa.Array], parts: tuple[ProtoType, ...]) -> list[pa.Field]:
@@ -207,6 +212,8 @@ def _column(values: pa.Array, one: ProtoType, path: str) -> pa.Array | None:
             return _duration_column(values)
         case "message" if types.is_struct(kind):
             columns = message_columns(values, one, f"{path}.")
+            if not columns:
+                return _empty_structs(values)
             mask = values.is_null() if values.null_count else None
             return pa.StructArray.from_arrays(list(columns.values()), names=list(columns), mask=mask)
         case "list" if is_list(kind):

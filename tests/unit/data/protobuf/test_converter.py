@@ -72,10 +72,11 @@ message Order {
 Make = Callable[..., ProtobufConverter]
 
 
-@pytest.fixture
-def make() -> Make:
+@pytest.fixture(params=["ptars", "google.protobuf"])
+def make(request: pytest.FixtureRequest) -> Make:
     def made(is_key: bool = False, **settings: str) -> ProtobufConverter:
         given = {name.replace("__", "."): value for name, value in settings.items()}
+        given["protobuf.library"] = request.param
         return ProtobufConverter({"schema.registry.url": f"mock://{uuid.uuid4().hex}", **given}, is_key=is_key)
 
     return made
