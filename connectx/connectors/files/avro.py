@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from connectx.data.avro.types import ENCODED, AvroType, parse
+from connectx.data.avro.types import ENCODED, AvroType, parse, refuse_free_items
 from connectx.errors.plugins import ConversionError
 
 _MOST_DIGITS: Final = 38
@@ -54,6 +54,7 @@ def avro_tables(content: IO[bytes], rows: int) -> Iterator[pa.Table]:
     records = fastavro.reader(content, None, return_named_type=True)
     try:
         avro = parse(records.metadata["avro.schema"])
+        refuse_free_items(avro)
     except ConversionError as error:
         raise ValueError(error.message) from error
     if avro.kind != "record":

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from connectx.data.avro.shapes import combined_type, encoded_of, values_of
-from connectx.data.avro.types import AvroType, encoded_schema, kinds, value_type
+from connectx.data.avro.types import AvroType, encoded_schema, kinds, refuse_free_items, value_type
 from connectx.data.converter import Decoded
 from connectx.data.parts import read_by_halves
 from connectx.errors.plugins import ConversionError
@@ -45,6 +45,7 @@ class AvroCodec:
         self._avro = avro
         self._kind = value_type(avro)
         _refuse_ambiguous(avro)
+        refuse_free_items(avro)
         found = kinds(avro)
         # Any schema may be the field of a record without changing the encoding.
         record = {"type": "record", "name": "connectx", "fields": [{"name": _FIELD, "type": encoded_schema(avro)}]}

@@ -123,6 +123,27 @@ class AvroType(Value):
         return (entry.name == MAP_ENTRY or entry.internal_type == "MapEntry") and names == ("key", "value")
 
 
+def refuse_free_items(avro: AvroType) -> None:
+    """Refuse arrays of items that take no bytes: the number before them costs nothing, and may be any (CVE-2023-39410).
+
+    Raises:
+        ConversionError: the schema has such an array.
+    """
+    if avro.kind == "array" and _is_free(avro.parts[0]):
+        raise ConversionError(
+            "Arrays whose items take no bytes cannot be read: a few bytes can claim any number of them.",
+            next_step="Read the topic with ByteArrayConverter, or change the schema.",
+        )
+    for part in (*avro.parts, *(one.type for one in avro.fields)):
+        refuse_free_items(part)
+
+
+def _is_free(avro: AvroType) -> bool:
+    if avro.kind == "record":
+        return all(_is_free(one.type) for one in avro.fields)
+    return avro.kind == "null" or (avro.kind == "fixed" and not avro.size)
+
+
 def parse(text: str, references: Iterable[str] = (), *, full_labels: bool = False) -> AvroType:
     """The tree of a schema.
 

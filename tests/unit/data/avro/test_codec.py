@@ -197,3 +197,20 @@ def test_rows_that_a_schema_does_not_take_are_refused_with_the_field(
     codec = AvroCodec(parse(json.dumps({"type": "record", "name": "R", "fields": fields})))
     with pytest.raises(ConversionError, match=sentence):
         codec.write(pa.array([row], kind))
+
+
+EMPTY = {"type": "record", "name": "E", "fields": []}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        EMPTY,
+        {"type": "fixed", "name": "F", "size": 0},
+        {"type": "record", "name": "O", "fields": [{"name": "e", "type": EMPTY}]},
+    ],
+)
+def test_arrays_whose_items_take_no_bytes_are_refused(items: Any) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
+    with pytest.raises(ConversionError, match="take no bytes"):
+        AvroCodec(parse(json.dumps(schema)))
