@@ -81,9 +81,12 @@ def whole_number(text: str) -> int | None:
 
     `int` also takes digits of other alphabets, and raises for text of more than 4,300 digits, however it is checked.
     """
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+    if not (text.isascii() and text.isdecimal()):
         return None
-    number = int(text)
+    digits = text.lstrip("0") or "0"
+    if len(digits) > _MOST_DIGITS:
+        return None
+    number = int(digits)
     return number if number < 2**63 else None
 
 

@@ -18,6 +18,10 @@ def test_only_ascii_digits_of_64_bits_are_a_number(text: str) -> None:
     assert whole_number(str(2**63 - 1)) == 2**63 - 1
 
 
+def test_zeros_before_a_number_do_not_count() -> None:
+    assert [whole_number(text) for text in ("0", "0" * 5000, f"{7:020d}", "0" * 99 + "8")] == [0, 0, 7, 8]
+
+
 @pytest.mark.parametrize("text", ODD)
 def test_names_with_odd_numbers_are_names_of_others(text: str) -> None:
     assert partition_of(f"t+{text}+1.parquet") is None
