@@ -160,8 +160,9 @@ def first_mirrored(
                 place = fetched.rows["offset"][row].as_py()
                 if place >= end:
                     return None
-                for name, text in [(h["key"], h["value"]) for h in reversed(headers or ())]:
-                    if name == header and (number := whole_number(text or "")) is not None:
+                for name, raw in [(h["key"], h["value"]) for h in reversed(headers or ())]:
+                    text = (raw or b"").decode("ascii", "replace")
+                    if name == header and (number := whole_number(text)) is not None:
                         return place, number
             if max(fetched.ends.get(at, 0), fetched.ranges.get(at, (0, 0))[1]) >= end:
                 return None
