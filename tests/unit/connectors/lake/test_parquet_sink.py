@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,9 @@ def test_a_file_in_the_place_of_a_tables_directory_fails_the_task(lake: Lake, tm
         write(lake.opened(P0), batch(0, rows(1)))
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """The system refuses to write files of more than 1,000 bytes."""
+    """The system refuses to write files of more than 1,000 bytes, also to pytest, so not for longer than needed."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:
@@ -122,12 +123,11 @@ def small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_file_that_the_system_refuses_leaves_nothing_visible_and_fails_the_task(lake: Lake, tmp_path: Path) -> None:
     task = lake.opened(P0)
     many = rows(*range(5_000))
     task.put(batch(0, many))
-    with pytest.raises(LakeStorageError, match=r"file too large.*free space"):
+    with small_files(), pytest.raises(LakeStorageError, match=r"file too large.*free space"):
         task.flush()
     assert [name for name in names(tmp_path) if name.endswith(".parquet")] == []
 
