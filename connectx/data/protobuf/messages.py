@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from connectx.data.protobuf.types import WRAPPERS
+from connectx.data.protobuf.shapes import SCALARS
+from connectx.data.protobuf.types import ENUM, WRAPPERS, wire_of
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-_SCALARS: Final = {
-    1: pa.float64(),
-    2: pa.float32(),
-    3: pa.int64(),
-    4: pa.uint64(),
-    5: pa.int32(),
-    6: pa.uint64(),
-    7: pa.uint32(),
-    8: pa.bool_(),
-    9: pa.string(),
-    12: pa.binary(),
-    13: pa.uint32(),
-    14: pa.string(),
-    15: pa.int32(),
-    16: pa.int64(),
-    17: pa.int32(),
-    18: pa.int64(),
-}
-_ENUM: Final = 14
 _1970: Final = date(1970, 1, 1).toordinal()
 
 
@@ -72,13 +54,21 @@ def _to_time(message: Any, millis: int) -> None:
     message.nanos = millis % 1_000 * 1_000_000
 
 
-_LOGICAL: Final[Mapping[str, tuple[pa.DataType, pa.DataType, Callable[[Any], int], Callable[[Any, int], None]]]] = {
-    "google.protobuf.Timestamp": (pa.timestamp("us", "UTC"), pa.int64(), _of_timestamp, _to_timestamp),
-    "google.protobuf.Duration": (pa.duration("ns"), pa.int64(), _of_duration, _to_duration),
-    "google.type.Date": (pa.date32(), pa.int32(), _of_date, _to_date),
-    "google.type.TimeOfDay": (pa.time32("ms"), pa.int32(), _of_time, _to_time),
+class _Logical(NamedTuple):
+    """A message that is one value: its type in the columns, that of its number, and both ways to the number."""
+
+    type: pa.DataType
+    plain: pa.DataType
+    read: Callable[[Any], int]
+    write: Callable[[Any, int], None]
+
+
+_LOGICAL: Final[Mapping[str, _Logical]] = {
+    "google.protobuf.Timestamp": _Logical(pa.timestamp("us", "UTC"), pa.int64(), _of_timestamp, _to_timestamp),
+    "google.protobuf.Duration": _Logical(pa.duration("ns"), pa.int64(), _of_duration, _to_duration),
+    "google.type.Date": _Logical(pa.date32(), pa.int32(), _of_date, _to_date),
+    "google.type.TimeOfDay": _Logical(pa.time32("ms"), pa.int32(), _of_time, _to_time),
 }
-"""Type in the columns, the one of their numbers, and both ways between a number and a message."""
 
 
 class Messages:
@@ -135,9 +125,11 @@ class Messages:
     def _single(self, field: FieldDescriptor, is_plain: bool) -> pa.DataType:
         message = field.message_type
         if message is None:
-            return pa.int32() if field.type == _ENUM and self._int_for_enums else _SCALARS[field.type]
-        if message.full_name in _LOGICAL:
-            return _LOGICAL[message.full_name][is_plain]
+            if field.type == ENUM:
+                return pa.int32() if self._int_for_enums else pa.string()
+            return SCALARS[wire_of(field.type)]
+        if logical := _LOGICAL.get(message.full_name):
+            return logical.plain if is_plain else logical.type
         if message.full_name in WRAPPERS:
             return self._single(message.fields[0], is_plain)
         return self._struct(message, is_plain=is_plain)
@@ -157,12 +149,12 @@ class Messages:
     def _value(self, value: Any, field: FieldDescriptor) -> Any:
         message = field.message_type
         if message is None:
-            if field.type != _ENUM or self._int_for_enums:
+            if field.type != ENUM or self._int_for_enums:
                 return value
             known = field.enum_type.values_by_number.get(value)
             return str(value) if known is None else known.name
-        if message.full_name in _LOGICAL:
-            return _LOGICAL[message.full_name][2](value)
+        if logical := _LOGICAL.get(message.full_name):
+            return logical.read(value)
         return value.value if message.full_name in WRAPPERS else self._row(value)
 
     def _fill(self, message: Any, row: Mapping[str, Any]) -> None:
@@ -191,14 +183,14 @@ class Messages:
             self._set(place, value)
 
     def _scalar(self, value: Any, field: FieldDescriptor) -> Any:
-        if field.type != _ENUM or self._int_for_enums:
+        if field.type != ENUM or self._int_for_enums:
             return value
         return field.enum_type.values_by_name[value].number
 
     def _set(self, message: Any, value: Any) -> None:
         name = message.DESCRIPTOR.full_name
-        if name in _LOGICAL:
-            _LOGICAL[name][3](message, value)
+        if logical := _LOGICAL.get(name):
+            logical.write(message, value)
         elif name in WRAPPERS:
             message.value = value
         else:

@@ -16,7 +16,7 @@ from connectx.data.protobuf.schemas import scrubbed
 from connectx.data.protobuf.types import ProtoType
 from connectx.errors.plugins import ConversionError
 
-_SCALARS: Final = {
+SCALARS: Final = {
     "int8": pa.int8(),
     "int16": pa.int16(),
     "int32": pa.int32(),
@@ -70,10 +70,10 @@ def values_of(column: pa.Array, one: ProtoType) -> pa.Array:
     """
     match one.kind:
         case "scalar":
-            return column.cast(_SCALARS[one.scalar])
+            return column.cast(SCALARS[one.scalar])
         case "wrapper":
             mask = column.is_null() if column.null_count else None
-            return pa.StructArray.from_arrays([column.cast(_SCALARS[one.scalar])], names=["value"], mask=mask)
+            return pa.StructArray.from_arrays([column.cast(SCALARS[one.scalar])], names=["value"], mask=mask)
         case "decimal":
             return _decimals(column, one)
         case "time":
@@ -234,7 +234,7 @@ def _column(values: pa.Array, one: ProtoType, path: str) -> pa.Array | None:
 
 
 def _scalar(values: pa.Array, one: ProtoType) -> pa.Array | None:
-    kind, wanted, types = values.type, _SCALARS[one.scalar], pa.types
+    kind, wanted, types = values.type, SCALARS[one.scalar], pa.types
     fits = (
         types.is_null(kind)
         or (types.is_integer(kind) and types.is_integer(wanted))
@@ -246,7 +246,7 @@ def _scalar(values: pa.Array, one: ProtoType) -> pa.Array | None:
             and (types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
         )
     )
-    return values.cast(wanted).cast(_SCALARS[one.wire]) if fits else None
+    return values.cast(wanted).cast(SCALARS[one.wire]) if fits else None
 
 
 def _duration_column(values: pa.StructArray) -> pa.Array | None:

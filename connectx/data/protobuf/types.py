@@ -49,7 +49,8 @@ _SCALARS: Final = {
     18: "int64",
 }
 _WIRES: Final = {4: "uint64", 6: "uint64", 7: "uint32", 13: "uint32"}
-_ENUM, _INT32 = 14, (5, 15, 17)
+ENUM: Final = 14
+_INT32: Final = (5, 15, 17)
 _MOST_DIGITS: Final = 38
 _UNION: Final = "io.confluent.connect.protobuf.Union"
 
@@ -167,7 +168,7 @@ def _is_entry(message: Descriptor) -> bool:
 
 
 def _scalar(field: FieldDescriptor, params: Any, options: Options) -> ProtoType:
-    if field.type == _ENUM:
+    if field.type == ENUM:
         name = options.name(field.enum_type)
         if options.int_for_enums:
             return ProtoType(field.name, "scalar", "int32", "int32", schema=name)
@@ -176,8 +177,12 @@ def _scalar(field: FieldDescriptor, params: Any, options: Options) -> ProtoType:
     narrow = connect_type if connect_type in ("int8", "int16") else None
     if field.type not in _SCALARS:
         raise ConversionError(f"The group {field.name} of a Protobuf schema cannot be read.")
-    scalar = _SCALARS[field.type]
-    return ProtoType(field.name, "scalar", narrow or scalar, _WIRES.get(field.type, scalar))
+    return ProtoType(field.name, "scalar", narrow or _SCALARS[field.type], wire_of(field.type))
+
+
+def wire_of(field_type: int) -> str:
+    """The type of a scalar's numbers or bytes in messages, by the number of its type in descriptors."""
+    return _WIRES.get(field_type) or _SCALARS[field_type]
 
 
 def _number(text: str | None, default: int) -> int:
