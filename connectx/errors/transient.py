@@ -35,12 +35,12 @@ _DATABASE: Final = frozenset(("DatabaseError", "InterfaceError", "SQLAlchemyErro
 _MAY_PASS: Final = frozenset(("OperationalError", "InterfaceError", "TimeoutError"))
 """Names of those that pass if they have no code, as when a connection breaks or none of a pool becomes free."""
 
-SQLSTATES: Final = ("08", "40", "53", "57P", "55P03", "55006", "25P03")
+TRANSIENT_SQLSTATES: Final = ("08", "40", "53", "57P", "55P03", "55006", "25P03")
 """Begins of SQLSTATEs: connections, conflicts of transactions, resources, shutdowns, locks, and sessions ended idle."""
 
 MYSQL_LOCK_TIMEOUT: Final = 1205
 
-MYSQL: Final = frozenset(
+TRANSIENT_MYSQL_ERRORS: Final = frozenset(
     (
         1040,
         1053,
@@ -111,8 +111,8 @@ def _passes(error: Any) -> bool:
     number = getattr(error, "errno", None) or (error.args[0] if error.args else None)
     if isinstance(number, int):
         is_closed = number == 0 and type(error).__name__ == "InterfaceError"
-        return number in MYSQL or number == MYSQL_LOCK_TIMEOUT or is_closed
+        return number in TRANSIENT_MYSQL_ERRORS or number == MYSQL_LOCK_TIMEOUT or is_closed
     if state:
-        return str(state).startswith(SQLSTATES)
+        return str(state).startswith(TRANSIENT_SQLSTATES)
     may_pass = any(base.__name__ in _MAY_PASS for base in type(error).__mro__)
     return may_pass and not _FINAL_LOGIN.search(str(error))

@@ -30,7 +30,7 @@ from connectx.model.ids import TopicPartition
 KAFKA_KEY: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 """Columns of pk.mode=kafka, unless pk.fields names others."""
 
-PLACE: Final = ["topic", "partition", "offset"]
+_PLACE: Final = ["topic", "partition", "offset"]
 
 Report = Callable[[TopicPartition, int, Exception], None]
 
@@ -114,13 +114,16 @@ class TableRows:
         table = self._table(topic)
         return None if table is None else table.key_type(self._settings.key_columns)
 
-    def prepare(self, rows: pa.Table) -> None:
+    def prepare(self, rows: pa.Table, refused: Mapping[int, str]) -> None:
         """Make and change tables for rows of any topics; commits each change, since not all databases undo one.
+
+        Args:
+            refused: the rows' `refusals`.
 
         Raises:
             TableMissingError, TableMismatchError, DatabasePermissionError
         """
-        for topic, mine in _by_topic(self._accepted(rows, self._refusals(rows))):
+        for topic, mine in _by_topic(_accepted(rows, refused)):
             dead = tombstones(mine)
             alive = mine.filter(pc.invert(dead)) if pc.any(dead).as_py() else mine
             table = self._table(topic)
@@ -143,33 +146,8 @@ class TableRows:
                 self._target.check_key(table, key)
                 self._checked.add(table.quoted)
 
-    def needs_care(self, rows: pa.Table) -> bool:
-        """Whether there are rows that are refused before the database sees them."""
-        return bool(self._refusals(rows))
-
-    def write(self, rows: pa.Table, *, carefully: bool) -> None:
-        """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
-
-        Raises:
-            RowRefusedError: not carefully, and a row is refused: roll back, and begin again with care.
-            RecordRejectedError: a row is refused, with errors.tolerance=none.
-            TableMissingError, TableMismatchError
-        """
-        refused = self._refusals(rows)
-        for number, cause in refused.items():
-            self._refuse(rows.slice(number, 1).select(PLACE).to_pylist()[0], cause, self._target.label)
-        rows = self._accepted(rows, refused)
-        if carefully and rows.num_rows:
-            self._target.check_immediately()
-        for topic, mine in _by_topic(rows):
-            for is_delete, part in self._parts(mine, carefully=carefully):
-                if carefully:
-                    self._halve(topic, part, is_delete=is_delete)
-                else:
-                    self._load(topic, part, is_delete=is_delete, in_part=False)
-
-    def _refusals(self, rows: pa.Table) -> dict[int, str]:
-        """Numbers of the rows that are refused whatever the table is, with the cause."""
+    def refusals(self, rows: pa.Table) -> Mapping[int, str]:
+        """Numbers of the rows that are refused whatever the database says, with the cause."""
         found: dict[int, str] = {}
         for numbers, part in divided(rows):
             dead = tombstones(part)
@@ -178,6 +156,29 @@ class TableRows:
                 if len(mine) and (cause := self._refusal(part.slice(0, 0), is_dead=is_dead)):
                     found |= dict.fromkeys(numbers[mine].tolist(), cause)
         return dict(sorted(found.items()))
+
+    def write(self, rows: pa.Table, refused: Mapping[int, str], *, carefully: bool) -> None:
+        """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
+
+        Args:
+            refused: the rows' `refusals`; with any of them write carefully.
+
+        Raises:
+            RowRefusedError: not carefully, and a row is refused: roll back, and begin again with care.
+            RecordRejectedError: a row is refused, with errors.tolerance=none.
+            TableMissingError, TableMismatchError
+        """
+        for number, cause in refused.items():
+            self._refuse(rows.slice(number, 1).select(_PLACE).to_pylist()[0], cause, self._target.label)
+        rows = _accepted(rows, refused)
+        if carefully and rows.num_rows:
+            self._target.check_immediately()
+        for topic, mine in _by_topic(rows):
+            for is_delete, part in self._parts(mine, carefully=carefully):
+                if carefully:
+                    self._halve(topic, part, is_delete=is_delete)
+                else:
+                    self._load(topic, part, is_delete=is_delete, in_part=False)
 
     def _refusal(self, shape: pa.Table, *, is_dead: bool) -> str | None:
         """Why rows of a shape are refused."""
@@ -189,10 +190,6 @@ class TableRows:
             return error.message
         return None
 
-    @staticmethod
-    def _accepted(rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
-        return rows.filter(pa.array([row not in refused for row in range(rows.num_rows)])) if refused else rows
-
     def _halve(self, topic: str, rows: pa.Table, *, is_delete: bool) -> None:
         """Halve what is refused until single rows are left."""
         self._target.begin_part()
@@ -202,7 +199,7 @@ class TableRows:
         except RowRefusedError as error:
             self._target.drop_part()
             if rows.num_rows == 1:
-                row = rows.select(PLACE).to_pylist()[0]
+                row = rows.select(_PLACE).to_pylist()[0]
                 self._refuse(row, error.message, f"Table {self._existing(topic).quoted}")
                 return
             half = rows.num_rows // 2
@@ -409,6 +406,10 @@ class TableRows:
                 raise RowRefusedError(f"{NO_OLD_VALUE.format(names=', '.join(names))}.")
             if len(fitted.column_names) > len(key):
                 self._target.update(table, fitted, key)
+
+
+def _accepted(rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
+    return rows.filter(pa.array([row not in refused for row in range(rows.num_rows)])) if refused else rows
 
 
 def _by_topic(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -162,8 +162,8 @@ class JdbcSink(SinkConnector):
                 TableMissingError, TableMismatchError, DatabasePermissionError
                 DatabaseError: also when the database could not be used max.retries times.
             """
-            carefully = self._rows.needs_care(batch.rows)
-            self._guarded(batch.ranges, lambda: self._put(batch, carefully=carefully))
+            refused = self._rows.refusals(batch.rows)
+            self._guarded(batch.ranges, lambda: self._put(batch, refused, carefully=bool(refused)))
 
         def plan(self, token: str, topic: str) -> tuple[str, str]:
             """Schema of the job's staging tables, and begin of their names."""
@@ -215,21 +215,21 @@ class JdbcSink(SinkConnector):
             except RowRefusedError as error:  # by a constraint that is checked last
                 raise refused_rows(error) from error
 
-        def _put(self, batch: SinkBatch, *, carefully: bool) -> None:
+        def _put(self, batch: SinkBatch, refused: Mapping[int, str], *, carefully: bool) -> None:
             """In one go; if that shows that a row is refused, again in parts, to find it."""
             try:
                 if batch.rows.num_rows:
-                    self._rows.prepare(batch.rows)
+                    self._rows.prepare(batch.rows, refused)
                 self._offsets.lock(batch.ranges)
                 if batch.rows.num_rows:
-                    self._rows.write(batch.rows, carefully=carefully)
+                    self._rows.write(batch.rows, refused, carefully=carefully)
                 self._offsets.move(batch.ranges)
                 self._end_transaction()
             except RowRefusedError:
                 if carefully:
                     raise
                 self._target.rollback()
-                self._put(batch, carefully=True)
+                self._put(batch, refused, carefully=True)
 
         def _end_transaction(self) -> None:
             if self._cancelled:

@@ -78,10 +78,13 @@ class TargetColumn:
         if is_aware and str(zone) != "UTC" and getattr(wanted, "tz", None) is None:
             values = pc.local_timestamp(values.cast(pa.timestamp("us", str(zone))))
         if pa.types.is_decimal(wanted) and pa.types.is_integer(values.type):
-            values = values.cast(
-                pa.decimal256(76, wanted.scale)
-            )  # Arrow wants room for 64 bits, whatever the values are
+            # For integers Arrow wants a decimal with room for 64 bits, whatever the values are.
+            values = values.cast(pa.decimal256(76, wanted.scale))
         return values.cast(wanted)
+
+    def cast(self, sent: str) -> str:
+        """Values that were sent, an expression in SQL, as values of the column."""
+        return sent
 
 
 @dataclass(frozen=True, slots=True)

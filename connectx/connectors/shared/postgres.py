@@ -21,7 +21,7 @@ from connectx.errors.databases import (
     TableMismatchError,
     TableMissingError,
 )
-from connectx.errors.transient import SQLSTATES
+from connectx.errors.transient import TRANSIENT_SQLSTATES
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def typed_error(error: Any, what: str, place: str) -> ConnectxError:
     message = f"{reason}. {more}".rstrip()
     if state.startswith(_ROW):
         return RowRefusedError(message)
-    if state.startswith(SQLSTATES) or (not state and _PASSES.search(str(error))):
+    if state.startswith(TRANSIENT_SQLSTATES) or (not state and _PASSES.search(str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
         return passing(f"{server} could not run {verb}: {reason}.", next_step=_AGAIN)
     if state.startswith(_PERMISSION):

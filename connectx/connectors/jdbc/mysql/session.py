@@ -23,7 +23,7 @@ from connectx.errors.databases import (
     TableMissingError,
 )
 from connectx.errors.plugins import ConfigError
-from connectx.errors.transient import MYSQL, MYSQL_LOCK_TIMEOUT
+from connectx.errors.transient import MYSQL_LOCK_TIMEOUT, TRANSIENT_MYSQL_ERRORS
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def mysql_error(error: Exception, place: str, what: str) -> ConnectxError:
         return LockTimeoutError(
             f"MySQL at {place} has a row of {what} locked: {text}.", next_step="The task tries again."
         )
-    if code in MYSQL or isinstance(error, OSError) or (not code and "closed" in text.lower()):
+    if code in TRANSIENT_MYSQL_ERRORS or isinstance(error, OSError) or (not code and "closed" in text.lower()):
         return DatabaseUnavailableError(
             f"MySQL at {place} is not available for {what}: {text}.", next_step="The task tries again."
         )

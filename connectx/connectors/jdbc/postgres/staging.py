@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
@@ -201,8 +201,9 @@ def stage(
     try:
         for batch in batches:
             if batch.rows.num_rows:
-                rows.prepare(batch.rows)
-                _write(target, rows, batch.rows)
+                refused = rows.refusals(batch.rows)
+                rows.prepare(batch.rows, refused)
+                _write(target, rows, batch.rows, refused)
         if target.staged:
             target.commit()
         return target.staged
@@ -210,17 +211,17 @@ def stage(
         target.close()
 
 
-def _write(target: StagingTarget, rows: TableRows, batch: pa.Table) -> None:
+def _write(target: StagingTarget, rows: TableRows, batch: pa.Table, refused: Mapping[int, str]) -> None:
     """In one go; if that shows that a row is refused, again in parts, to find it."""
-    if not rows.needs_care(batch):
+    if not refused:
         target.begin_part()
         try:
-            rows.write(batch, carefully=False)
+            rows.write(batch, refused, carefully=False)
             target.keep_part()
             return
         except RowRefusedError:
             target.drop_part()
-    rows.write(batch, carefully=True)
+    rows.write(batch, refused, carefully=True)
 
 
 class StagingArea:

@@ -50,8 +50,8 @@ class PostgresColumn(TargetColumn):
     def fit(self, values: pa.ChunkedArray, zone: ZoneInfo) -> pa.ChunkedArray:
         return array_texts(values) if is_list(values.type) else TargetColumn.fit(self, values, zone)
 
+    @override
     def cast(self, sent: str) -> str:
-        """Sent values in SQL, as values of the column."""
         if not self.is_cast:
             return sent
         if self.type == "money":  # its own texts depend on the locale, also in how they read a point
@@ -260,8 +260,7 @@ class PostgresTarget(Target):
         return f"INSERT INTO {table.quoted} ({listed}) SELECT {values} FROM {stage} s"
 
     def _staged(self, table: TargetTable, name: str) -> str:
-        column, sent = table.columns[name], f"s.{self.quote(name)}"
-        return column.cast(sent) if isinstance(column, PostgresColumn) else sent
+        return table.columns[name].cast(f"s.{self.quote(name)}")
 
     def _same_key(self, table: TargetTable, key: Sequence[str]) -> str:
         return " AND ".join(f"t.{self.quoted(name)} = {self._staged(table, name)}" for name in key)
