@@ -90,6 +90,12 @@ def whole_number(text: str) -> int | None:
     return number if number < 2**63 else None
 
 
+def exceeds(text: str, limit: int) -> bool:
+    """Whether a text is a number of ASCII digits above a limit, of any length."""
+    number = whole_number(text)
+    return text.isascii() and text.isdecimal() and (number is None or number > limit)
+
+
 def reason_of(error: Exception) -> str:
     """Describe an error that bytes of other programs have provoked, without what they contain."""
     match error:

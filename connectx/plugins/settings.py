@@ -12,7 +12,7 @@ from typing import Any, Final
 from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
-from connectx.model.decoding import whole_number
+from connectx.model.decoding import exceeds
 from connectx.model.patterns import compiled, matches_any, problem_of
 from connectx.model.states import TransactionBoundary
 from connectx.model.worker_config import WorkerConfig, with_prefix
@@ -196,7 +196,7 @@ def producer_problems(config: Mapping[str, str | None]) -> dict[str, str]:
         value = (text or "").strip().lower()
         if name in ("acks", "request.required.acks") and value not in ("all", "-1"):
             wanted = "all, so that no committed record can be lost"
-        elif name in ("max.in.flight.requests.per.connection", "max.in.flight") and _above(value, 5):
+        elif name in ("max.in.flight.requests.per.connection", "max.in.flight") and exceeds(value, 5):
             wanted = "at most 5, or records can change their order"
         elif name in ("retries", "message.send.max.retries") and value == "0":
             wanted = "greater than 0, because a record that is lost on its way has to be sent again"
@@ -205,10 +205,6 @@ def producer_problems(config: Mapping[str, str | None]) -> dict[str, str]:
         reason = f"With exactly-once source support the producer is idempotent, and {name} must be {wanted}"
         problems[prefix + name] = invalid_value(prefix + name, text, reason)
     return problems
-
-
-def _above(value: str, limit: int) -> bool:
-    return (whole_number(value) or 0) > limit
 
 
 def _creation_of(config: Mapping[str, str | None], worker: WorkerConfig) -> ConfigDef:

@@ -15,7 +15,7 @@ from connectx.model.class_names import public_name
 _KAFKA: Final = "4.3.0"
 _UNDEFINED: Final = "undefined"
 _RANGES: Final = re.compile(r"([\[(])([^\[\](),]*)(?:(,)([^\[\](),]*))?([\])])(?:\s*,\s*(?=[\[(])|$)")
-_TOKEN: Final = re.compile(r"\d+|[a-z]+")
+_TOKEN: Final = re.compile(r"[0-9]+|[a-z]+")
 _RANKS: Final = {"alpha": 0, "a": 0, "beta": 1, "b": 1, "milestone": 2, "m": 2, "rc": 3, "cr": 3, "snapshot": 4}
 _RELEASE: Final = (0, 5, "")
 _RELEASE_NAMES: Final = ("ga", "final", "release")
@@ -68,13 +68,19 @@ def _compared(one: str, other: str) -> int:
 def _tokens(version: str) -> list[tuple[int, Any, str]]:
     """Numbers are above words; words that are no qualifiers are above a release, in the order of the alphabet."""
     return [
-        (1, int(token), "")
+        _number(token)
         if token.isdecimal()
         else _RELEASE
         if token in _RELEASE_NAMES
         else (0, _RANKS.get(token, 6), "" if token in _RANKS else token)
         for token in _TOKEN.findall(version.lower())
     ]
+
+
+def _number(digits: str) -> tuple[int, int, str]:
+    """Numbers compare by their lengths, then by their digits: they may be longer than those that Python reads."""
+    short = digits.lstrip("0")
+    return 1, len(short), short
 
 
 def _absent(beside: tuple[int, Any, str] | None) -> tuple[int, Any, str]:

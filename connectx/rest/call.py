@@ -19,7 +19,7 @@ from connectx.core import verbs
 from connectx.core.messages import Done, Forwarded, Refused
 from connectx.core.verbs import Asks, Verb
 from connectx.errors.rest import RestError
-from connectx.model.decoding import whole_number
+from connectx.model.decoding import exceeds
 from connectx.protocol import compact_json
 from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
@@ -171,7 +171,7 @@ async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes
     too_large = RestError(
         f"The request body is larger than {max_bytes} bytes", status=413, next_step="See rest.request.max.bytes."
     )
-    if (whole_number(declared) or 0) > max_bytes:
+    if exceeds(declared, max_bytes):
         raise too_large
     body = bytearray()
     try:

@@ -7,7 +7,7 @@ import pytest
 from connectx.connectors.lake.parquet_table import partition_of
 from connectx.data.headers import _json_of
 from connectx.history.wording import task_of
-from connectx.model.decoding import whole_number
+from connectx.model.decoding import exceeds, whole_number
 
 ODD = ["\u00b2", "\u0661", "9" * 5000, "", "-1", "+1", "1_0", " 1"]
 
@@ -20,6 +20,11 @@ def test_only_ascii_digits_of_64_bits_are_a_number(text: str) -> None:
 
 def test_zeros_before_a_number_do_not_count() -> None:
     assert [whole_number(text) for text in ("0", "0" * 5000, f"{7:020d}", "0" * 99 + "8")] == [0, 0, 7, 8]
+
+
+def test_a_number_of_any_length_may_exceed_a_limit() -> None:
+    texts = ("8", "08", "9" * 30, "9" * 5000, "7", "0" * 99 + "7", "", "-8", "x")
+    assert [exceeds(text, 7) for text in texts] == [True] * 4 + [False] * 5
 
 
 @pytest.mark.parametrize("text", ODD)

@@ -35,6 +35,9 @@ def of(version: str | None) -> type:
         ("1.0", "(1.0)", False),
         ("1.0", "[]", False),
         ("1.0", "[1.0] or so", False),
+        ("1.007", "1.7", True),
+        ("1.0", "9" * 5000, False),
+        ("1.0", f"[1,{'9' * 5000}]", True),
     ],
 )
 def test_a_plugin_is_of_a_version_or_range(version: str | None, wanted: str | None, fits: bool) -> None:
