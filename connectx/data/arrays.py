@@ -55,7 +55,9 @@ def as_type(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array |
     try:
         return values.cast(kind)
     except pa.ArrowTypeError:
-        pass  # Arrow 19 wants the fields that the values have in their order
+        if not pa.types.is_nested(kind):
+            raise
+        # Arrow 19 wants the fields that the values have in their order.
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([as_type(chunk, kind) for chunk in values.chunks], kind)
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Columns in one piece, and what Arrow does not do with a column in none."""
+"""Columns in one piece, and a function of Arrow's that is safe for these alone."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def rows_where(chosen: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Numbers of the rows that are true. Before Arrow 26 its own function ends the process on a column of pieces."""
+    """Numbers of the rows that are true. Before Arrow 26 its function ends the process on an empty chunked column."""
     return pc.indices_nonzero(one_chunk(chosen) if isinstance(chosen, pa.ChunkedArray) else chosen)  # noqa: TID251

@@ -243,7 +243,10 @@ class Sides(Value):
                     if marked and (one not in first or one in deleted):
                         unordered.add(one)  # what is kept is the value of a row that no record shows
                         self._partial.add(topic.snapshot.topic)
-                    (deleted.add if deletes else deleted.discard)(one)
+                    if deletes:
+                        deleted.add(one)
+                    else:
+                        deleted.discard(one)
                     if one not in first:
                         first[one] = place
                     else:
