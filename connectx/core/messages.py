@@ -214,7 +214,7 @@ class PrepareTask(OfTask):
     target_state: TargetState
     generation: int
     exactly_once: bool
-    task_count: int = 1
+    task_count: int
 
 
 class TaskPrepared(OfTask):

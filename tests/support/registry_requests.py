@@ -22,8 +22,23 @@ from urllib.parse import quote, unquote
 from connectx.data.protobuf.files import encoded, file_of
 from connectx.schema_registry.api import _PATHS, create_app
 from connectx.schema_registry.catalog import Catalog, Change
+from tests.support.registry_words import (
+    AVRO,
+    JSON_SCHEMA,
+    KEYS,
+    METHODS,
+    NUMBERS,
+    ODD,
+    ODD_TEXTS,
+    PROTOBUF,
+    QUERIES,
+    RAW,
+    SCHEMAS,
+    SUBJECTS,
+    TOKENS,
+    VALUES,
+)
 
-DEEP: Final = 5000
 _STORE_LIFE: Final = 60
 """Requests until the registry is empty again."""
 _SLOW_S: Final = 1.0
@@ -110,101 +125,6 @@ def answers_of(requests: list[Sent]) -> list[Answer]:
     return asyncio.run(all_sent())
 
 
-AVRO: Final = (
-    '"string"',
-    '{"type":"record","name":"A","fields":[{"name":"a","type":"int"}]}',
-    '{"type":"record","name":"A","namespace":"n","aliases":["B"],"fields":[{"name":"a","type":["null","A"],'
-    '"default":null,"aliases":["b"]},{"name":"e","type":{"type":"enum","name":"E","symbols":["X","Y"],"default":"X"}}]}',
-    '["null","string",{"type":"map","values":{"type":"array","items":"long"}},{"type":"fixed","name":"F","size":4}]',
-    '{"type":"bytes","logicalType":"decimal","precision":4,"scale":2}',
-    '{"type":"record","name":"A","fields":[{"name":"a","type":{"type":"long","logicalType":"timestamp-millis"}},'
-    '{"name":"m","type":{"type":"map","values":"A"}},{"name":"d","type":"double","default":1.5}]}',
-    '{"type":"record","name":"A","fields":1}',
-    '{"type":{"type":{}}}',
-)
-JSON_SCHEMA: Final = (
-    '{"type":"object","properties":{"a":{"type":"integer","minimum":1,"maximum":5},"b":{"$ref":"#/definitions/d"}},'
-    '"required":["a"],"additionalProperties":false,"definitions":{"d":{"type":["string","null"],"maxLength":3}}}',
-    '{"$id":"http://h/x.json","oneOf":[{"type":"string","pattern":"^a"},{"type":"array","items":[{"type":"number"}],'
-    '"additionalItems":{"type":"boolean"},"minItems":1,"uniqueItems":true}]}',
-    '{"allOf":[{"$ref":"#"},{"not":{"const":1}}],"patternProperties":{"^x":{"enum":[1,"a",null]}},'
-    '"dependencies":{"a":["b"],"c":{"type":"object"}},"propertyNames":{"maxLength":2}}',
-    '{"type":"object","properties":{"r":{"$ref":"r.json"}},"dependentRequired":{"a":["b"]},"dependentSchemas":{"a":{}}}',
-    '{"type":"number","multipleOf":0.1,"exclusiveMinimum":1}',
-    "true",
-)
-PROTOBUF: Final = (
-    'syntax = "proto3"; message A { int32 a = 1; }',
-    'syntax = "proto3"; package p.q; import "google/protobuf/timestamp.proto"; message A { repeated B b = 2; '
-    "google.protobuf.Timestamp t = 1; map<string, int64> m = 3; enum E { X = 0; Y = 1; } E e = 4; "
-    "oneof o { bytes x = 5; A y = 6; } reserved 9, 12 to 14; "
-    'message B { optional string s = 1 [json_name = "z"]; } }',
-    'syntax = "proto2"; message A { required int32 a = 1 [default = 7]; extensions 100 to 200; group G = 2 { } } '
-    "service S { rpc F (A) returns (stream A) { option idempotency_level = IDEMPOTENT; } }",
-    'syntax = "proto3"; import "x.proto"; message A { B b = 1; } option java_package = "c";',
-    'edition = "2023"; message A { int32 a = 1; }',
-)
-ODD_TEXTS: Final = (
-    "", "null", "[]", "{}", "[[]]", "1e999", "NaN", "9" * DEEP, "[" * DEEP + "]" * DEEP,
-    '{"type":' * DEEP + "1" + "}" * DEEP, '{"type":"array","items":' * 900 + '"int"' + "}" * 900,
-    '{"not":' * 300 + "{}" + "}" * 300, "\x00", "\ud83d", "YQ==", "CgFh", "message A { " * 300 + "}" * 300,
-    'syntax = "proto3"; message A { ' + "repeated " * 300, "}", "/*", "[" * 90 + "]" * 90,
-    '{"patternProperties":{"(a+)+$":{},"(":{}}}',
-)  # fmt: skip
-_SCHEMAS: Final = {"AVRO": AVRO, "JSON": JSON_SCHEMA, "PROTOBUF": PROTOBUF}
-_KEYS: Final = (
-    "type", "name", "fields", "items", "values", "symbols", "size", "default", "namespace", "aliases", "logicalType",
-    "precision", "scale", "properties", "required", "$ref", "$id", "$schema", "allOf", "anyOf", "oneOf", "not",
-    "enum", "const", "definitions", "additionalProperties", "patternProperties", "additionalItems", "prefixItems",
-    "minimum", "maxLength", "dependencies", "dependentSchemas", "multipleOf", "propertyNames", "contains", "format",
-    "pattern", "$anchor", "$defs", "if", "then", "",
-)  # fmt: skip
-_TOKENS: Final = (
-    "message", "enum", "oneof", "map<", "<", ">", "{", "}", "(", ")", "[", "]", ";", "=", "1", "0", "-1", "536870912",
-    "99999999999", "19000", "repeated", "optional", "required", "group", "extend", "extensions", "reserved", "to",
-    "max", "import", "public", "weak", "package", "option", "syntax", '"proto3"', '"proto2"', '"x.proto"', "A", "B",
-    ".A", "p.q.A", "A.A", "stream", "rpc", "service", "google.protobuf.Any", "int32", "string", "'", '"', "//", "/*",
-    "\\", "inf", "nan", "0x", "1e999", "\x00", "\u00e9", ",", ".", "..",
-)  # fmt: skip
-_SUBJECTS: Final = (
-    "orders", "s", "a/b", "a%2Fb", "\ud7ff\u20ac", "", " ", "..", ".", "%", "%00", "\x00", "x" * 3000, ":.ctx:s",
-    "latest", "-1", "\u202e",
-)  # fmt: skip
-_NUMBERS: Final = (
-    "1", "2", "3", "latest", "-1", "0", "-2", "9" * 20, "9" * 5000, "1.5", "\u0661", "\u00b2", "x", "", "+1", " 1",
-    "2147483647", "2147483648", "0x1", "1_0",
-)  # fmt: skip
-_ODD: Final[tuple[Any, ...]] = (
-    None, True, False, 0, -1, 1, 2, 1.5, 1e308, float("nan"), float("inf"), 2**31, 2**63, 2**70, -(2**70), 10**400,
-    "", "x", "A", "int", "\ud800", "\x00", "#", "#/a", "http://[", "%", [], {}, [1], {"a": 1}, [None], [[]],
-    {"type": "int"}, "\u202ex", "string", "null",
-)  # fmt: skip
-_RAW: Final = (
-    b"", b"{", b"\xff", b"[" * DEEP, b"1" * DEEP, b'{"schema":' * DEEP, b"NaN", b"[]", b'{"schema":"\\ud800"}',
-    b'"x"', b"null", b"\x00", b'{"schema":"{}","schema":1}', b"\xef\xbb\xbf{}", b'{"schema":1e400}', b'{"id":-0.0}',
-)  # fmt: skip
-_QUERIES: Final = (
-    "normalize", "deleted", "permanent", "force", "verbose", "format", "subjectPrefix", "latestOnly",
-    "defaultToGlobal", "offset", "limit", "%00", "fetchMaxId", "subject",
-)  # fmt: skip
-_VALUES: Final = (
-    "true",
-    "",
-    "x",
-    "serialized",
-    "resolved",
-    "-1",
-    "o",
-    "%FF",
-    "%00",
-    "9" * 400,
-    "%ud800",
-    "&&=",
-    "TRUE",
-)
-_METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "get", "")
-
-
 @dataclass(slots=True)
 class Hostile:
     """Draws requests."""
@@ -230,14 +150,14 @@ class Hostile:
     def _anything(self) -> Sent:
         chance = self.chance
         path = chance.choice([*_PATHS])
-        method = chance.choice(_METHODS if chance.random() < 0.2 else [*_PATHS[path]])
-        subject, number, schema_id = self._subject(), chance.choice(_NUMBERS), chance.choice(_NUMBERS)
+        method = chance.choice(METHODS if chance.random() < 0.2 else [*_PATHS[path]])
+        subject, number, schema_id = self._subject(), chance.choice(NUMBERS), chance.choice(NUMBERS)
         filled = path.format(
             subject=quote(subject, safe=""), version=quote(number, safe=""), id=quote(schema_id, safe="")
         )
         if chance.random() < 0.15:
             filled = self._changed_text(filled, "%/.;?#").encode("ascii", "replace").decode().replace("\x00", "")
-        query = "&".join(f"{chance.choice(_QUERIES)}={chance.choice(_VALUES)}" for _ in range(chance.randrange(4)))
+        query = "&".join(f"{chance.choice(QUERIES)}={chance.choice(VALUES)}" for _ in range(chance.randrange(4)))
         headers = [(b"content-type", b"application/json")] if chance.random() < 0.9 else []
         if chance.random() < 0.1:
             headers.append((b"content-length", chance.choice((b"-1", b"x", b"9" * 30, b"1", b"\xb2", b"9" * 6000))))
@@ -253,13 +173,13 @@ class Hostile:
         return Sent("POST", path, self._body())
 
     def _subject(self) -> str:
-        return self.chance.choice(_SUBJECTS if self.chance.random() < 0.3 else _SUBJECTS[:2])
+        return self.chance.choice(SUBJECTS if self.chance.random() < 0.3 else SUBJECTS[:2])
 
     def _body(self) -> bytes:
         chance = self.chance
         if chance.random() < 0.08:
-            return chance.choice(_RAW)
-        kind = chance.choice([*_SCHEMAS])
+            return chance.choice(RAW)
+        kind = chance.choice([*SCHEMAS])
         body: dict[str, Any] = {"schemaType": kind, "schema": self._schema(kind)}
         if chance.random() < 0.4:
             body["references"] = self._references()
@@ -302,13 +222,13 @@ class Hostile:
         if self.chance.random() < 0.05:
             deep: Any = 1
             for _ in range(self.chance.choice((20, 98, 200, 900))):
-                deep = {self.chance.choice(_KEYS): deep} if self.chance.random() < 0.5 else [deep]
+                deep = {self.chance.choice(KEYS): deep} if self.chance.random() < 0.5 else [deep]
             return deep
-        return self.chance.choice(_ODD)
+        return self.chance.choice(ODD)
 
     def _schema(self, kind: str) -> str:
         chance = self.chance
-        text = chance.choice(ODD_TEXTS if chance.random() < 0.05 else _SCHEMAS[kind])
+        text = chance.choice(ODD_TEXTS if chance.random() < 0.05 else SCHEMAS[kind])
         if chance.random() < 0.2:
             return text
         if kind == "PROTOBUF":
@@ -329,7 +249,7 @@ class Hostile:
             match chance.randrange(4):
                 case 0:
                     return {
-                        chance.choice(_KEYS): tree,
+                        chance.choice(KEYS): tree,
                         "type": chance.choice(("array", "map", "record", "object", tree)),
                     }
                 case 1:
@@ -347,9 +267,9 @@ class Hostile:
             case 0:
                 del made[name]
             case 1:
-                made[chance.choice(_KEYS)] = made.pop(name)
+                made[chance.choice(KEYS)] = made.pop(name)
             case 2:
-                made[chance.choice(_KEYS)] = self._odd()
+                made[chance.choice(KEYS)] = self._odd()
             case _:
                 made[name] = self._changed_tree(made[name])
         return made
@@ -372,9 +292,9 @@ class Hostile:
                 case 0:
                     del tokens[place : place + 1]
                 case 1:
-                    tokens[place : place + 1] = [chance.choice(_TOKENS)]
+                    tokens[place : place + 1] = [chance.choice(TOKENS)]
                 case 2:
-                    tokens[place:place] = [" ", chance.choice(_TOKENS), " "]
+                    tokens[place:place] = [" ", chance.choice(TOKENS), " "]
                 case 3:
                     tokens[place:place] = tokens[place:end]
                 case 4:

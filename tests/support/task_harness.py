@@ -219,6 +219,7 @@ class Place:
             target_state=TargetState.PAUSED if paused else TargetState.STARTED,
             generation=1,
             exactly_once=exactly_once,
+            task_count=1,
         )
         worker_config = WorkerConfig.parse(embedded_config(given))
         task = Task(SourceRunner, order, self.plugins, self.spark, self.offsets, worker_config, "w1", bootstrap_servers)
@@ -266,6 +267,7 @@ class SinkPlace:
             target_state=TargetState.STARTED,
             generation=1,
             exactly_once=False,
+            task_count=1,
         )
         self._tasks.append(Task(SinkRunner, order, self._plugins, self._spark, NoOffsets(), self._config, worker))
         return self._tasks[-1]

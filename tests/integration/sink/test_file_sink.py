@@ -188,7 +188,7 @@ def test_a_frozen_task_loses_its_partitions_and_commits_nothing_when_it_wakes_up
         until(lambda: bool(zombie.recorded(EventKind.PARTITIONS_REVOKED)))
         (refused,) = until(lambda: zombie.recorded(EventKind.COMMIT_REFUSED))
         assert refused.data["reason"].startswith("UNKNOWN_MEMBER_ID")
-    else:  # a member that left is told so, and commits nothing
+    else:  # its partitions are lost, so it has nothing to commit
         until(lambda: bool(zombie.recorded(EventKind.PARTITIONS_LOST)))
     assert committed(f"connect-{sink}", name) == {f"{name}-0": 3}
 

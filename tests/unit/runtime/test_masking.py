@@ -165,7 +165,9 @@ def test_what_a_task_raises_is_hidden(
     task = TaskId("c", 0)
     found: list[Any] = []
     with caplog.at_level(logging.INFO):
-        made._task_host.prepare_task(PrepareTask(task, 1, config, config, TargetState.STARTED, 1, exactly_once=False))
+        made._task_host.prepare_task(
+            PrepareTask(task, 1, config, config, TargetState.STARTED, 1, exactly_once=False, task_count=1)
+        )
         made._task_host.send_to_task(BeginTask(task, 1))
         while not found or not isinstance(found[-1], TaskFailed):
             found.append(posted.get(timeout=30))

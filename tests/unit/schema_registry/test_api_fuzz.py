@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.registry_requests import PROTOBUF, Answer, Sent, answers_of, failures
+from tests.support.registry_requests import Answer, Sent, answers_of, failures
+from tests.support.registry_words import PROTOBUF
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -55,7 +55,9 @@ class GoneSink(cx.SinkConnector):
 def test_the_session_of_a_task_is_released_when_its_plugin_finds_the_worker_gone(runner: Any, cls: type) -> None:
     sessions: Any = Sessions()
     given = {"name": "c", "connector.class": f"{__name__}.{cls.__name__}", "topics": "t"}
-    order = PrepareTask(TaskId("c", 0), 1, given, given, TargetState.STARTED, generation=1, exactly_once=True)
+    order = PrepareTask(
+        TaskId("c", 0), 1, given, given, TargetState.STARTED, generation=1, exactly_once=True, task_count=1
+    )
     config = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))
     task = Task(runner, order, Plugins(), sessions, NoOffsets(), config)
     world: Any = task.runner.set_up()[1]

@@ -38,7 +38,9 @@ class Keeper(cx.SinkConnector):
 def test_a_put_without_records_is_one_that_may_fail_for_now() -> None:
     sessions: Any = None
     given = {"name": "c", "connector.class": f"{__name__}.Keeper", "topics": "t"}
-    order = PrepareTask(TaskId("c", 0), 1, given, given, TargetState.STARTED, generation=1, exactly_once=True)
+    order = PrepareTask(
+        TaskId("c", 0), 1, given, given, TargetState.STARTED, generation=1, exactly_once=True, task_count=1
+    )
     config = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}))
     world: Any = Task(SinkRunner, order, Plugins(), sessions, NoOffsets(), config).runner.set_up()[1]
     assert world._setup.loop.puts_nothing

@@ -352,7 +352,7 @@ class Lane:
 
 def _set_up(config: Mapping[str, str | None]) -> SinkSetup:
     worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", "key.converter": STRINGS}))
-    order = PrepareTask(TaskId("lanes", 0), 1, config, config, TargetState.STARTED, 1, exactly_once=False)
+    order = PrepareTask(TaskId("lanes", 0), 1, config, config, TargetState.STARTED, 1, exactly_once=False, task_count=1)
     services = SimpleNamespace(
         config=worker,
         clients=ClientConfigs(worker, "worker-1"),
