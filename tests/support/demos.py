@@ -36,11 +36,10 @@ class Run:
     """A demo in a separate process group, its temporary files in `folder`; collects what it prints."""
 
     def __init__(self, folder: Path, command: Sequence[str | Path], environment: Mapping[str, str], cwd: Path) -> None:
-        self.report = folder / "report.html"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.process = subprocess.Popen(
-            [*command, "--report", self.report],
+            command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -109,11 +108,9 @@ def started(
         run.force()
 
 
-def check_main_job(
-    folder: Path, *demo: str | Path, environment: Mapping[str, str] = os.environ, cwd: Path = ROOT
-) -> None:
-    """Run the demo to its end: every flight arrives once although two workers are killed."""
-    with started(folder, *demo, "--rows", str(ROWS), environment=environment, cwd=cwd) as run:
+def check_main_job(folder: Path, *demo: str | Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Run the demo in a folder to its end: every flight arrives once although two workers are killed."""
+    with started(folder, *demo, "--rows", str(ROWS), environment=environment, cwd=folder) as run:
         run.wait_for("was killed at")
         run.remember_children()
         assert run.end() == 0, (run.lines, run.errors)
@@ -129,7 +126,7 @@ def check_main_job(
     assert re.search(r"worker-\d was killed while it ran .*flights-in-0", text)
     assert re.search(r"worker-\d was killed while it ran .*flights-out-\d", text)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
-    page = run.report.read_text(encoding="utf-8")
+    page = (folder / "flights-demo.html").read_text(encoding="utf-8")
     assert "<script" not in page
     assert "Nothing lost, nothing duplicated" in page
     assert 'data-task="flights-in-0"' in page

@@ -189,7 +189,7 @@ def test_the_readmes_first_lines_run(everything: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo_runs_and_its_verdict_is_good(everything: Path, tmp_path: Path) -> None:
-    check_main_job(tmp_path, everything / "connectx", "demo", environment=env(), cwd=tmp_path)
+    check_main_job(tmp_path, everything / "connectx", "demo", environment=env())
 
 
 def test_on_a_databricks_image_its_own_packages_stay(wheel: Path, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ def test_every_flight_arrives_once_although_workers_are_killed(tmp_path: Path) -
 
 @pytest.mark.timeout(2 * LIMIT_ON_SPARK_S + 60)
 def test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_are_killed(tmp_path: Path) -> None:
-    with started(tmp_path, *ON_SPARK, "--rows", str(ROWS_ON_SPARK)) as demo:
+    report = tmp_path / "report.html"
+    with started(tmp_path, *ON_SPARK, "--rows", str(ROWS_ON_SPARK), "--report", report) as demo:
         demo.wait_for("a Spark worker was killed while a job ran", LIMIT_ON_SPARK_S)
         demo.remember_children()
         code = demo.end(LIMIT_ON_SPARK_S)
@@ -42,7 +43,7 @@ def test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_a
     text = "\n".join(demo.lines)
     assert re.search(rf"{worker} was killed while it ran .*flights-in-0", text)
     assert "Nothing lost, nothing duplicated" in text
-    page = demo.report.read_text(encoding="utf-8")
+    page = report.read_text(encoding="utf-8")
     assert "Nothing lost, nothing duplicated" in page
     assert 'data-task="flights-to-delta-0"' in page
 
@@ -50,7 +51,7 @@ def test_every_flight_is_in_both_tables_once_although_parts_of_a_spark_cluster_a
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("moment", ["Starting Kafka", "was killed at"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
-    with started(tmp_path, *DEMO, "--rows", str(ROWS)) as demo:
+    with started(tmp_path, *DEMO, "--rows", str(ROWS), cwd=tmp_path) as demo:
         demo.wait_for(moment)
         demo.remember_children()
         os.killpg(demo.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
