@@ -83,8 +83,9 @@ class Run:
         _, alive = psutil.wait_procs(self.family.values(), timeout=10)
         assert [child.cmdline()[:3] for child in alive] == []
         # Lock files and the empty parent of connectx's folders are shared with other processes and may stay.
-        left = [path for path in self.temporary.rglob("*") if not path.name.startswith(".")]
-        assert [path for path in left if path.name != f"connectx-{os.getuid()}"] == []
+        shared = f"connectx-{os.getuid()}"
+        left = [path for path in self.temporary.rglob("*") if path.name != shared and not path.name.startswith(".")]
+        assert not left, left
         return code
 
     def force(self) -> None:

@@ -147,7 +147,7 @@ class TableRows:
                 self._checked.add(table.quoted)
 
     def refusals(self, rows: pa.Table) -> Mapping[int, str]:
-        """Numbers of the rows that are refused whatever the database says, with the cause."""
+        """Numbers of the rows that are refused before the database sees them, with the cause."""
         found: dict[int, str] = {}
         for numbers, part in divided(rows):
             dead = tombstones(part)
