@@ -36,7 +36,7 @@ _MAY_PASS: Final = frozenset(("OperationalError", "InterfaceError", "TimeoutErro
 """Names of those that pass if they have no code, as when a connection breaks or none of a pool becomes free."""
 
 TRANSIENT_SQLSTATES: Final = ("08", "40", "53", "57P", "55P03", "55006", "25P03")
-"""Prefixes of SQLSTATEs: connections, conflicts of transactions, resources, shutdowns, locks, and sessions ended idle."""
+"""Prefixes of SQLSTATEs: connections, conflicts of transactions, resources, shutdowns, locks, sessions ended idle."""
 
 MYSQL_LOCK_TIMEOUT: Final = 1205
 
