@@ -26,6 +26,9 @@ ELEMENT: Final = "connect.element"
 
 _OURS: Final = "connect."
 
+_SPARKS: Final = b"SPARK::metadata::json"
+"""Key under which Spark 4.2 and later repeat a StructField's metadata in an Arrow field. It is dropped here."""
+
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """Columns of a DataFrame for these of a table."""
@@ -122,7 +125,9 @@ def _named(field: pa.Field, metadata: Mapping[str, Any], kind: DataType) -> pa.F
     field = field.with_type(_named_type(field.type, metadata.get(ELEMENT, {}), kind))
     own = {key: value for key, value in metadata.items() if key.startswith(_OURS) and key != ELEMENT}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in own.items()}
-    return field.with_metadata({**(field.metadata or {}), **texts}) if texts else field
+    kept = {key: value for key, value in (field.metadata or {}).items() if key != _SPARKS}
+    named = {**kept, **{key.encode(): text.encode() for key, text in texts.items()}}
+    return field if named == (field.metadata or {}) else field.with_metadata(named)
 
 
 def _named_type(of: pa.DataType, metadata: Mapping[str, Any], kind: DataType) -> pa.DataType:
@@ -132,7 +137,8 @@ def _named_type(of: pa.DataType, metadata: Mapping[str, Any], kind: DataType) ->
         case StructType():
             return pa.struct(list(named_schema(pa.schema(list(of)), kind)))
         case MapType():
-            return pa.map_(of.key_field, _named(of.item_field, metadata, kind.valueType), of.keys_sorted)
+            key = _named(of.key_field, {}, kind.keyType)
+            return pa.map_(key, _named(of.item_field, metadata, kind.valueType), of.keys_sorted)
         case ArrayType():
             element = _named(of.value_field, metadata, kind.elementType)
             return pa.large_list(element) if pa.types.is_large_list(of) else pa.list_(element)

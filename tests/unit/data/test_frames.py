@@ -62,6 +62,22 @@ def test_a_user_gives_names_as_metadata_of_a_column(metadata: dict[str, Any], na
     assert found.to_pylist() == [{"id": 1}]
 
 
+def test_the_copy_that_spark_4_2_makes_of_its_metadata_is_dropped_at_every_depth() -> None:
+    def copied(name: str, kind: pa.DataType) -> pa.Field:
+        metadata = {b"SPARK::metadata::json": b'{"comment": "c"}', b"other": b"stays"}
+        return pa.field(name, kind, metadata=metadata)
+
+    inner = pa.struct([copied("n", pa.int32())])
+    kinds = {"s": inner, "l": pa.list_(inner), "m": pa.map_(inner, pa.list_(inner)), "large": pa.large_list(inner)}
+    table = pa.schema([copied(name, kind) for name, kind in kinds.items()]).empty_table()
+    plain = table.schema.remove_metadata().empty_table().select(list(kinds))
+    found = named_rows(table, spark_schema(plain.schema)).schema
+    assert "SPARK::metadata" not in found.to_string(truncate_metadata=False)
+    deepest = found.field("m").type.item_type.value_type.field("n")
+    assert [each.metadata for each in (found.field("s"), deepest)] == [{b"other": b"stays"}] * 2
+    assert found.types == table.schema.types
+
+
 def test_rows_without_names_are_not_copied() -> None:
     table = pa.table({"a": pa.array([[1]], pa.list_(pa.int64())), "b": pa.array([{"c": 1}])})
     assert named_rows(table, spark_schema(table.schema)) is table
