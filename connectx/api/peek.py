@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from connectx.data_frames import text_column, time_column
 from connectx.errors.base import ConnectxError
 from connectx.errors.checks import PeekError
 from connectx.errors.kafka import TopicMissingError
 from connectx.errors.rest import ConnectorNotFoundError
+from connectx.extras import require
 from connectx.history.render.frame import clock_time
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
@@ -89,14 +91,20 @@ class Records(Listed[Record]):
 
     def to_pandas(self) -> pd.DataFrame:
         """Columns `partition`, `offset`, `time` (UTC), `key`, `value`, `headers`, `reason`; values as read."""
+        require("A data frame of records", "notebook", "pandas")
         import pandas as pd
 
-        table = pd.DataFrame(
-            [[r.partition, r.offset, r.time_ms, r.key, r.value, dict(r.headers), r.reason or r.error] for r in self],
-            columns=["partition", "offset", "time", "key", "value", "headers", "reason"],
+        return pd.DataFrame(
+            {
+                "partition": pd.Series([each.partition for each in self], dtype="int64"),
+                "offset": pd.Series([each.offset for each in self], dtype="int64"),
+                "time": time_column(each.time_ms for each in self),
+                "key": pd.Series([each.key for each in self], dtype=object),
+                "value": pd.Series([each.value for each in self], dtype=object),
+                "headers": pd.Series([dict(each.headers) for each in self], dtype=object),
+                "reason": text_column(each.reason or each.error for each in self),
+            }
         )
-        table["time"] = pd.to_datetime(table["time"].astype("Int64"), unit="ms", utc=True)
-        return table
 
 
 class DeadLetters(Records):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from connectx.data_frames import number_column, text_column, time_column
 from connectx.extras import require
 from connectx.model.events import Event
 from connectx.views import Form, masked_text
@@ -21,24 +22,17 @@ def to_pandas(events: Sequence[Event]) -> pd.DataFrame:
     require("A data frame of events", "notebook", "pandas")
     import pandas as pd
 
-    def text(values: list[str | None]) -> Any:
-        return pd.Series(values, dtype=object)
-
-    def number(values: list[int | None]) -> Any:
-        return pd.array(values, dtype="Int64")
-
-    time = pd.Series([event.time_ms for event in events], dtype="int64")
     return pd.DataFrame(
         {
             "seq": pd.Series([event.seq for event in events], dtype="int64"),
-            "time": pd.to_datetime(time, unit="ms", utc=True).astype("datetime64[ms, UTC]"),
-            "worker": text([event.worker for event in events]),
-            "kind": text([event.kind.value for event in events]),
-            "connector": text([event.connector for event in events]),
-            "task": number([event.task for event in events]),
-            "generation": number([event.generation for event in events]),
-            "producer_epoch": number([event.producer_epoch for event in events]),
-            "cause": text([event.cause for event in events]),
+            "time": time_column(event.time_ms for event in events),
+            "worker": text_column(event.worker for event in events),
+            "kind": text_column(event.kind.value for event in events),
+            "connector": text_column(event.connector for event in events),
+            "task": number_column(event.task for event in events),
+            "generation": number_column(event.generation for event in events),
+            "producer_epoch": number_column(event.producer_epoch for event in events),
+            "cause": text_column(event.cause for event in events),
             "data": pd.Series([dict(event.data) for event in events], dtype=object),
         }
     )

@@ -84,7 +84,7 @@ class Audit(Value):
 
         columns = ["code", "severity", "subject", "evidence", "consequence", "remedy", "cluster"]
         rows = [{**asdict(finding), "severity": finding.severity.value} for finding in self.findings]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=columns, dtype=object)
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)

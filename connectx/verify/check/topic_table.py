@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from connectx.data_frames import text_column, time_column
 from connectx.errors.kafka import TopicMissingError
 from connectx.errors.rest import WaitTimeoutError
 from connectx.extras import require
@@ -62,17 +63,15 @@ def read_topic(
             )
         time.sleep(_PAUSE_S)
         records = _records(clients, topic, wait=True)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "partition": pd.Series([record["partition"] for record in records], dtype="int64"),
             "offset": pd.Series([record["offset"] for record in records], dtype="int64"),
-            "time": pd.Series([record["timestamp"] for record in records], dtype="Int64"),
-            "key": pd.Series([_text(record["key"]) for record in records], dtype=object),
-            "value": pd.Series([_text(record["value"]) for record in records], dtype=object),
+            "time": time_column(record["timestamp"] for record in records),
+            "key": text_column(_text(record["key"]) for record in records),
+            "value": text_column(_text(record["value"]) for record in records),
         }
     )
-    table["time"] = pd.to_datetime(table["time"], unit="ms", utc=True).astype("datetime64[ns, UTC]")
-    return table
 
 
 def _records(clients: ClientConfigs, topic: str, *, wait: bool) -> list[dict[str, Any]]:

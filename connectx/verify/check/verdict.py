@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from connectx.data_frames import time_column
 from connectx.errors.checks import NotValidError
 from connectx.extras import require
 from connectx.history.render.frame import clock_time
@@ -189,11 +190,12 @@ class Verdict(Value):
                     }
                 )
         names = ["anomaly", "count", "place", "connectors", "sentence", "text", "partition", "offset", "time", "event"]
-        table = pd.DataFrame(rows, columns=[*names, "event_time", "worker", "moment"])
+        table = pd.DataFrame(rows, columns=[*names, "event_time", "worker", "moment"], dtype=object)
+        table["count"] = table["count"].astype("int64")
         for name in ("partition", "offset", "event"):
             table[name] = table[name].astype("Int64")
         for name in ("time", "event_time"):
-            table[name] = pd.to_datetime(table[name].astype("Int64"), unit="ms", utc=True)
+            table[name] = time_column(table[name])
         return table
 
     def __repr__(self) -> str:

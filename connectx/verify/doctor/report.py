@@ -93,7 +93,7 @@ class Checkup:
         parts = (("works", self.abilities), ("here", self.findings))
         columns = ["part", "name", "status", "found", "why", "next_step"]
         rows = [[part, f.name, str(f.status), f.found, f.why, f.next_step] for part, each in parts for f in each]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=columns, dtype=object)
 
     def __repr__(self) -> str:
         width = max((len(found.name) for found in (*self.findings, *self.abilities)), default=0)
