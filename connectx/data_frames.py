@@ -1,6 +1,6 @@
 """Columns of pandas data frames, with the same types in pandas 2 and 3.
 
-Left alone, pandas 3 has a type of its own for text, and other units of time. Imports pandas when it is called.
+Undeclared, text has another type in pandas 3 and times another unit. Imports pandas when it is called.
 """
 
 from __future__ import annotations
