@@ -2,7 +2,9 @@
 
 It decides how the reader's offsets and partitions become slices. A reader's partitions are read by Spark's executors;
 a simple reader reads in the worker. In the bulk lane (`bulk.mode=always`, because readers do not report how much waits)
-executors also convert and send the rows.
+executors also convert and send the rows. A reader whose `latestOffset` takes a start and a limit (Spark 4.2) gets its
+own default limit in both lanes, as in a continuous query of Spark. `prepareForTriggerAvailableNow` is for queries that
+end, so it is not called.
 
 Since rows and offsets are committed together, the reader is asked for rows after the committed offset after any
 failure, which is all that Spark asks of a replayable source, too.
@@ -10,13 +12,16 @@ failure, which is all that Spark asks of a replayable source, too.
 
 from __future__ import annotations
 
+import copy
 import importlib
+import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.shared.formats import schema_of
 from connectx.connectors.shared.keyed import keyed_frame, keyed_table
+from connectx.connectors.spark.errors import ReadLimitError
 from connectx.data.frames import named_rows
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import ConfigDef
@@ -90,7 +95,7 @@ class DataSourceSource(SourceConnector):
             self.partition = {"datasource": self._class.name()}
             self._reader: DataSourceStreamReader | None = None
             self._simple: SimpleDataSourceStreamReader | None = None
-            self._latest: dict[str, Any] | None = None
+            self._next: tuple[dict[str, Any], dict[str, Any]] | None = None
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
             """Rows between the offset and the reader's latest one."""
@@ -106,7 +111,7 @@ class DataSourceSource(SourceConnector):
                 rows = keyed_table(_to_table(found, self._schema, self._source), key_fields)
             else:
                 start, end = self._range(offset)
-                self._latest = None
+                self._next = None
                 if end == start:
                     return None
                 rows = keyed_frame(self._read_on_executors(spark, start, end), key_fields)
@@ -152,9 +157,10 @@ class DataSourceSource(SourceConnector):
         def _range(self, offset: SourceOffset | None) -> tuple[dict[str, Any], dict[str, Any]]:
             """Offsets between which a stream reader has rows now. The end is asked for once for each slice."""
             assert self._reader is not None, "a source has one of two kinds of reader"
-            if self._latest is None:
-                self._latest = self._reader.latestOffset()
-            return self._reader.initialOffset() if offset is None else _from_stored(offset), self._latest
+            start = self._reader.initialOffset() if offset is None else _from_stored(offset)
+            if self._next is None or self._next[0] != start:
+                self._next = start, latest_offset(self._reader, start)
+            return self._next
 
         def _read_on_executors(self, spark: SparkSession, start: dict[str, Any], end: dict[str, Any]) -> DataFrame:
             reader, source, schema = self._reader, self._source, self._schema
@@ -171,6 +177,23 @@ class DataSourceSource(SourceConnector):
 
             count = len(partitions)
             return spark.range(0, count, 1, max(1, count)).mapInArrow(read, schema)
+
+
+def latest_offset(reader: DataSourceStreamReader, start: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the next slice of a stream reader ends: within its default limit, if its `latestOffset` takes one.
+
+    Raises:
+        ReadLimitError: it takes a limit and defines no default, and this pyspark has none.
+    """
+    found: Any = reader
+    if not inspect.signature(found.latestOffset).parameters:  # as Spark tells the two signatures apart
+        end: dict[str, Any] = found.latestOffset()
+        return end
+    if not hasattr(found, "getDefaultReadLimit"):
+        raise ReadLimitError(type(reader).__name__)
+    # A reader may change what it gets: Spark hands it a copy, too.
+    limited: dict[str, Any] = found.latestOffset(copy.deepcopy(dict(start)), found.getDefaultReadLimit())
+    return limited
 
 
 def load_data_source(path: str) -> type[DataSource]:

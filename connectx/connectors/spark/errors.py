@@ -57,6 +57,16 @@ class OffsetColumnError(ConnectxError):
         )
 
 
+class ReadLimitError(ConnectxError):
+    """A stream reader is written for limits of Spark 4.2, and the installed pyspark has none."""
+
+    def __init__(self, reader: str) -> None:
+        super().__init__(
+            f"latestOffset of {reader} takes a limit, which this pyspark does not have.",
+            next_step="Use Spark 4.2 or later, or define getDefaultReadLimit in the reader, and restart the task.",
+        )
+
+
 class DataSourceWriteError(ConnectxError):
     """The writer of a PySpark DataSource, a format of Spark or a function has failed."""
 
