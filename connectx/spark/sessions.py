@@ -312,13 +312,14 @@ def _serve(session: SparkSession) -> str:
     """
     secret = secrets.token_hex(16)
     jvm: Any = session.sparkContext._jvm
-    settings = jvm.org.apache.spark.SparkEnv.get().conf()
+    context = session.sparkContext._jsc.sc()
+    settings = context.conf()  # the driver's own, as in SparkEnv, which py4j cannot load in Spark 4.3
     settings.set("spark.connect.grpc.binding.address", "127.0.0.1")
     settings.set("spark.connect.grpc.binding.port", "0")
     settings.set("spark.connect.authenticate.token", secret)
     settings.set(_ISOLATION, "true")
     service = getattr(getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
-    service.start(session.sparkContext._jsc.sc())
+    service.start(context)
     # By name: only then the client sends a secret without TLS. It resolves to loopback, the server listens on IPv4.
     return with_params(f"sc://localhost:{service.localPort()}", token=secret, user_id="connectx")
 

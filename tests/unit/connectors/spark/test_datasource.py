@@ -37,7 +37,7 @@ class Unlimited(Reader):
 class Limited(Reader):
     """Its signature is that of Spark 4.2 and later; it changes what it gets, and returns that."""
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]
         self.asked.append((dict(start), limit))
         start["n"] = min(10, start["n"] + limit)
         return start
