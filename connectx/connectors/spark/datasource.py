@@ -186,7 +186,7 @@ def latest_offset(reader: DataSourceStreamReader, start: Mapping[str, Any]) -> d
         ReadLimitError: it takes a limit and defines no default, and this pyspark has none.
     """
     found: Any = reader
-    if not inspect.signature(found.latestOffset).parameters:  # as Spark tells the two signatures apart
+    if not inspect.signature(found.latestOffset).parameters:  # as Spark distinguishes the two signatures
         end: dict[str, Any] = found.latestOffset()
         return end
     if not hasattr(found, "getDefaultReadLimit"):
