@@ -3,7 +3,7 @@
 By default everything is as `cx.Cluster()` has it: an embedded Kafka with its gate, a local Spark driver in this
 process. `--spark=connect` gives every fixture a Spark Connect session of a server in another process, with no
 SparkContext here; `--kafka=own` gives it a Kafka that no cluster started, without a gate: together, what Databricks'
-standard clusters have.
+standard clusters have. `--broker=4.4` starts brokers of that version.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import gc
 import signal
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from connectx.jvm import jars
+from tests.support.other_kafka import VERSIONS, other_kafka
 from tests.support.watchdog import watch
 
 EMBEDDED: Final = "embedded"
@@ -34,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("connectx")
     group.addoption("--spark", choices=[LOCAL, "connect"], default=LOCAL, help="where tests take Spark from")
     group.addoption("--kafka", choices=[EMBEDDED, "own"], default=EMBEDDED, help="where tests take Kafka from")
+    group.addoption("--broker", choices=VERSIONS, help="Kafka of brokers in place of the embedded one")
     group.addoption("--built", type=Path, help="folder of the wheel and sdist to test; by default they are built")
     group.addoption("--seeds", type=int, default=SEEDS, help="how many clusters with random faults are simulated")
 
@@ -41,6 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     what = "needs(what, reason): only in runs whose --spark or --kafka is this, and why"
     config.addinivalue_line("markers", what)
+    if version := config.getoption("--broker"):
+        stack = ExitStack()
+        stack.enter_context(other_kafka(version))
+        config.add_cleanup(stack.close)
     if not hasattr(config, "workerinput"):  # a worker of xdist belongs to the run of its parent
         watch()
     # A run in the background ignores Ctrl-C, and so would every program that a test starts and interrupts.

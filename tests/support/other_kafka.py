@@ -1,4 +1,4 @@
-"""A broker of Kafka 3.9, the last before transactions of protocol 2 (KIP-890)."""
+"""Brokers of other Kafkas than the embedded one, on jars that lock files of the tests name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from unittest.mock import patch
 from connectx.jvm import jars
 from connectx.kafka.broker.embedded import EmbeddedKafka
 
-_LOCK: Final = Path(__file__).with_name("kafka_3_9.lock.json")
+VERSIONS: Final = ("3.9", "4.4")
+"""3.9.1 is the last before transactions of protocol 2 (KIP-890), 4.4.0 is what users' clusters may have."""
+
+
+@contextmanager
+def other_kafka(version: str) -> Iterator[None]:
+    """Every broker that is started meanwhile has this version."""
+    path = Path(__file__).with_name(f"kafka_{version.replace('.', '_')}.lock.json")
+    others = tuple(jars.Jar(**entry) for entry in json.loads(path.read_text())[f"kafka-{version}"])
+    locked = jars.locked
+    with patch.object(jars, "locked", lambda name: others if name == jars.KAFKA else locked(name)):
+        yield
 
 
 @contextmanager
 def kafka_3_9(*, gate: bool = True) -> Iterator[EmbeddedKafka]:
-    """The embedded broker on the jars of 3.9.1, which a lock file of the tests names."""
-    old = tuple(jars.Jar(**entry) for entry in json.loads(_LOCK.read_text())["kafka-3.9"])
-    locked = jars.locked
-    with patch.object(jars, "locked", lambda name: old if name == jars.KAFKA else locked(name)):
+    """A broker of Kafka 3.9."""
+    with other_kafka("3.9"):
         kafka = EmbeddedKafka(gate=gate).start()
     with kafka:
         yield kafka

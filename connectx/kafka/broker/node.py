@@ -70,6 +70,13 @@ _JAVA_OPTIONS = [
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
 ]
 
+# Of the file that `kafka-storage format` writes beside meta.properties: its name in the data folder, and the suffix of
+# the copy in the cache. The first is of Kafka up to 4.3, the second of 4.4, which begins its metadata log with it.
+_BOOTSTRAP_FILES = (
+    ("bootstrap.checkpoint", "checkpoint"),
+    ("__cluster_metadata-0/00000000000000000000-0000000000.checkpoint", "snapshot"),
+)
+
 
 def node_settings(
     data: Path, ports: tuple[int, int, int], gate_port: int | None, more: Mapping[str, str]
@@ -118,21 +125,25 @@ def format_data(
     """Make `folder`/data as `kafka-storage format` does; nodes of one cluster share its `cluster_id`."""
     data = folder / "data"
     data.mkdir()
-    (data / "bootstrap.checkpoint").write_bytes(_bootstrap_checkpoint(java, class_path, folder))
+    name, content = _bootstrap_file(java, class_path, folder)
+    (data / name).parent.mkdir(exist_ok=True)
+    (data / name).write_bytes(content)
     (data / "meta.properties").write_text(
         f"version=1\nnode.id={node_id}\ncluster.id={cluster_id or kafka_uuid()}\ndirectory.id={kafka_uuid()}\n"
     )
 
 
-def _bootstrap_checkpoint(java: JavaHome, class_path: list[Path], scratch: Path) -> bytes:
-    """The `bootstrap.checkpoint` of a freshly formatted node: feature levels only, nothing of the node itself.
+def _bootstrap_file(java: JavaHome, class_path: list[Path], scratch: Path) -> tuple[str, bytes]:
+    """Name and content of the file in a freshly formatted node: feature levels only, nothing of the node itself.
 
     Kafka's own StorageTool writes it, once for each version of the jars; then it is kept in the cache, because a
     second JVM at every start would cost a second.
     """
-    kept = cache_dir() / "kafka" / f"bootstrap-{class_path[0].parent.name}.checkpoint"
-    if kept.exists():
-        return kept.read_bytes()
+    jar_set = class_path[0].parent.name
+    kept = [(name, cache_dir() / "kafka" / f"bootstrap-{jar_set}.{suffix}") for name, suffix in _BOOTSTRAP_FILES]
+    for name, copy in kept:
+        if copy.exists():
+            return name, copy.read_bytes()
     sample = scratch / "format"
     write_settings(scratch / "format.properties", node_settings(sample, (1, 2, 3), None, {}))
     done = subprocess.run(
@@ -155,12 +166,15 @@ def _bootstrap_checkpoint(java: JavaHome, class_path: list[Path], scratch: Path)
     )
     if done.returncode != 0:
         raise BrokerError("could not be formatted", done.stdout + done.stderr)
-    content = (sample / "bootstrap.checkpoint").read_bytes()
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{os.getpid()}.partial")
-    partial.write_bytes(content)
-    partial.rename(kept)
-    return content
+    for name, copy in kept:
+        if (sample / name).exists():
+            content = (sample / name).read_bytes()
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            partial = copy.with_suffix(f".{os.getpid()}.partial")
+            partial.write_bytes(content)
+            partial.rename(copy)
+            return name, content
+    raise BrokerError("was formatted without feature levels", done.stdout + done.stderr)
 
 
 def kafka_uuid() -> str:

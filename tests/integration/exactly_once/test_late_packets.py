@@ -27,8 +27,8 @@ from connectx.kafka.producer.producer import KafkaProducer
 from connectx.model.events import EventKind
 from tests.support.clusters import events
 from tests.support.flows import Lines
-from tests.support.old_kafka import kafka_3_9
 from tests.support.options import BROKER
+from tests.support.other_kafka import kafka_3_9
 from tests.support.waiting import until
 
 pytestmark = BROKER

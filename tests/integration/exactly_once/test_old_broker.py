@@ -16,8 +16,8 @@ from tests.conformance.brokers import Broker
 from tests.conformance.request_scenarios import OLD_REQUESTS
 from tests.conformance.script import run, steps
 from tests.support.flows import Lines
-from tests.support.old_kafka import kafka_3_9
 from tests.support.options import BROKER
+from tests.support.other_kafka import kafka_3_9
 from tests.support.profiles import EOS
 from tests.support.records import Reader
 from tests.support.topics import create_topic
