@@ -11,8 +11,8 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from connectx.model.class_names import public_name
+from connectx.version import KAFKA_VERSION
 
-_KAFKA: Final = "4.3.0"
 _UNDEFINED: Final = "undefined"
 _RANGES: Final = re.compile(r"([\[(])([^\[\](),]*)(?:(,)([^\[\](),]*))?([\])])(?:\s*,\s*(?=[\[(])|$)")
 _TOKEN: Final = re.compile(r"[0-9]+|[a-z]+")
@@ -39,7 +39,7 @@ def version_problem(cls: type, wanted: str | None) -> str | None:
 def _version_of(cls: type) -> str:
     """Its version; plugins that replace Kafka's own are of Kafka's."""
     own: str | None = getattr(cls, "version", None)
-    return own or (_KAFKA if public_name(cls).startswith("org.apache.kafka.") else _UNDEFINED)
+    return own or (KAFKA_VERSION if public_name(cls).startswith("org.apache.kafka.") else _UNDEFINED)
 
 
 def _is_empty(piece: re.Match[str]) -> bool:

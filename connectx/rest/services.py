@@ -13,8 +13,9 @@ from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.states import ConnectorType
 from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
 from connectx.rest.loggers import WorkerLoggers
+from connectx.version import KAFKA_VERSION
 
-API_VERSION: Final = "4.3.0"
+API_VERSION: Final = KAFKA_VERSION
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
 
 Ask = Callable[[Verb], "Future[Reply]"]

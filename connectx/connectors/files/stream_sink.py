@@ -25,6 +25,7 @@ from connectx.plugins.contexts import SinkTaskContext
 from connectx.plugins.slices import SinkBatch
 from connectx.plugins.stored import Stored
 from connectx.plugins.tasks import SinkTask
+from connectx.version import KAFKA_VERSION
 
 _NEW_LINE = b"\n"
 _READ_BYTES = 1 << 20
@@ -35,7 +36,7 @@ class FileStreamSink(SinkConnector):
 
     summary = "appended lines of a file; Kafka Connect's keys"
     java_class = "org.apache.kafka.connect.file.FileStreamSinkConnector"
-    version = "4.3.0"
+    version = KAFKA_VERSION
     config = ConfigDef().define(
         "file",
         str,

@@ -25,6 +25,7 @@ from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.contexts import SourceTaskContext
 from connectx.plugins.slices import Slice
 from connectx.plugins.tasks import SourceTask
+from connectx.version import KAFKA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ class FileStreamSource(SourceConnector):
 
     summary = "lines of a file, including appended ones; Kafka Connect's keys"
     java_class = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-    version = "4.3.0"
+    version = KAFKA_VERSION
     exactly_once = True
     added_groups = (ROTATION,)
     config = with_rotation(

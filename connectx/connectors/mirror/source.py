@@ -39,6 +39,7 @@ from connectx.plugins.contexts import ConnectorContext, SourceTaskContext
 from connectx.plugins.errors import RetriableError
 from connectx.plugins.slices import Slice
 from connectx.plugins.tasks import SourceTask
+from connectx.version import KAFKA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,7 @@ class MirrorSource(SourceConnector):
 
     summary = "topics of another Kafka cluster; keys and offsets of MirrorMaker 2"
     java_class = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
-    version = "4.3.0"
+    version = KAFKA_VERSION
     config = CONFIG
     _admins: tuple[Admin, ...] = ()
 

@@ -18,12 +18,12 @@ from connectx.spark.settings import SparkSettings
 from connectx.values import Value
 from connectx.verify.doctor.machine import version_of
 from connectx.verify.doctor.report import Finding, Status
+from connectx.version import SPARK_VERSIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASK_S = 60.0
-_SUPPORTED = ("4.0", "4.1")
 Kind = Literal["classic", "connect", "none"]
 
 
@@ -122,8 +122,8 @@ def judge_session(probe: SparkProbe) -> Finding:
     if probe.job_problem is not None:
         why = f"A job of one row failed: {probe.job_problem}"
         return Finding("Spark", Status.BROKEN, found, why, "Make a new session, or leave spark= out for a local one.")
-    if not (probe.version or "").startswith(_SUPPORTED):
-        why = f"connectx is tested with Spark {' and '.join(_SUPPORTED)}."
+    if ".".join((probe.version or "").split(".")[:2]) not in SPARK_VERSIONS:
+        why = f"connectx is tested with Spark {SPARK_VERSIONS[0]} to {SPARK_VERSIONS[-1]}."
         return Finding("Spark", Status.LIMITED, found, why, "If something fails here, try it with a local Spark.")
     return Finding("Spark", Status.OK, found)
 
