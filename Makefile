@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.connectx-installed
 # Environments that lie over the first, .venv-NAME with tests/NAME/requirements.txt: only what differs is in them.
 OVER_INSTALLED := .venv-databricks/.connectx-installed
 SPARK41_INSTALLED := .venv-spark41/.connectx-installed
+MATRIX_INSTALLED := .venv-spark42/.connectx-installed .venv-spark43/.connectx-installed
 LOCK := requirements.lock
 UV := $(BIN)/uv
 # pyspark comes as source: without this its wheel, which only uv sees, is compressed for 20 s.
@@ -24,7 +25,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo cluster quick test test-all systems budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak azure clean
+.PHONY: help setup archives demo cluster quick test test-all systems budget browser databricks connect spark41 matrix pythons wheel release docs simulate lab check lock resolves types bench bench-peer soak azure clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -71,6 +72,9 @@ connect: $(INSTALLED) ## test clusters with Spark Connect alone and your own Kaf
 
 spark41: $(SPARK41_INSTALLED) ## test Spark, converters, a source and a sink with Spark 4.1
 	@$(TIERS) test-all spark41
+
+matrix: $(INSTALLED) $(MATRIX_INSTALLED) ## test with Spark 4.2 and 4.3 and pandas 3, and with brokers of Kafka 4.4
+	@$(TIERS) matrix
 
 pythons: $(INSTALLED) ## run the unit tests on the other Pythons, 3.11 to 3.13, that this machine has
 	@$(BIN)/python -m tests.support.pythons
@@ -119,6 +123,9 @@ clean: ## remove .venv and what tests and tools left here; the user's cache of j
 lock: $(INSTALLED) ## renew requirements.lock: the newest versions that pyproject.toml allows
 	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command 'make lock' --extra all --extra dev --no-emit-package connectx pyproject.toml -o $(LOCK)
+
+resolves: $(INSTALLED) ## resolve all extras beside each Spark and pandas, and for other machines, at the package index
+	@$(BIN)/python -m pytest tests/resolution
 
 $(INSTALLED): pyproject.toml $(LOCK)
 	@python=; \

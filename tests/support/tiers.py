@@ -352,6 +352,15 @@ _SPARK41: Final = (
     *("tests/integration/data", "tests/integration/source/test_file_source.py"),
     *("tests/integration/sink/test_file_sink.py", f"--deselect={_WITHOUT_SPARK}"),
 )
+_NEWEST_SPARK: Final = (
+    *_SPARK41,
+    *("tests/integration/source/test_datasource.py", "tests/integration/processes", "tests/unit/data/test_frames.py"),
+    *("tests/unit/test_data_frames.py", "tests/unit/connectors/spark"),
+)
+_KAFKA44: Final = (
+    *("--broker=4.4", "tests/conformance/test_kafka.py", "tests/integration/infra/test_embedded_kafka.py"),
+    *("tests/integration/exactly_once/test_zombies.py", "tests/integration/source/test_exactly_once.py"),
+)
 _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your-own-connector",
                      "08-databricks-and-your-own-kafka", "09-into-the-lakehouse",
                      "10-spark-at-work")  # fmt: skip
@@ -414,6 +423,11 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
             ),
             Part("soak", ("tests/soak",)),
         ),
+    ],
+    "matrix": [  # what `test-all` has no time for: one part after the other
+        (Part("kafka44", _KAFKA44),),
+        (Part("spark42", _NEWEST_SPARK, python=_over("spark42")),),
+        (Part("spark43", _NEWEST_SPARK, python=_over("spark43")),),
     ],
 }
 
