@@ -55,9 +55,9 @@ def resolved(settings: Path, folder: Path, pins: dict[str, str], *arguments: str
     """Versions of all packages of the extra `all` beside these."""
     beside = folder / "beside.txt"
     beside.write_text("".join(f"{name}=={number}\n" for name, number in pins.items()))
-    command = (UV, "--config-file", settings, "pip", "compile", "--quiet", "--no-header", "--no-annotate",
-               "--only-binary", ":all:", *SOURCES, "--constraints", beside, *arguments,
-               "--extra", "all", "pyproject.toml")  # fmt: skip
+    options = ["--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:", *SOURCES, *arguments]
+    command: list[str | Path] = [UV, "--config-file", settings, "pip", "compile", *options]
+    command += ["--constraints", beside, "--extra", "all", "pyproject.toml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     found = re.findall(r"^(\S+)==([^\s;]+)", done.stdout, re.MULTILINE)
