@@ -57,8 +57,6 @@ class _LocalDriver:
         """
         require("A Spark session", "spark", "pyspark", "pandas")
         with self._lock:
-            from pyspark.sql import SparkSession
-
             if self._driver is None and (found := active_session()) is not None:
                 if settings is not None:
                     raise _has_session(found)
@@ -75,9 +73,9 @@ class _LocalDriver:
                     raise
                 self._driver, self._settings = driver, settings
             elif settings is not None and settings != self._settings:
-                raise _has_session(SparkSession.builder.getOrCreate())
+                raise _has_session(_classic_session())
             else:
-                session = SparkSession.builder.getOrCreate()
+                session = _classic_session()
             self._users += 1
             return session, True
 
@@ -85,9 +83,7 @@ class _LocalDriver:
         """Address of the driver's Spark Connect server, which the first call starts."""
         with self._lock:
             if self._connect_url is None:
-                from pyspark.sql import SparkSession
-
-                self._connect_url = _serve(SparkSession.builder.getOrCreate())
+                self._connect_url = _serve(_classic_session())
             return self._connect_url
 
     def release(self) -> None:
@@ -273,12 +269,23 @@ def active_session() -> SparkSession | None:
     pyspark = sys.modules.get("pyspark")
     context = getattr(pyspark, "SparkContext", None)
     if context is not None and context._active_spark_context is not None:
-        from pyspark.sql import SparkSession
-
-        return SparkSession.builder.getOrCreate()
+        return _classic_session()
     connect = sys.modules.get("pyspark.sql.connect.session")
     found: SparkSession | None = None if connect is None else connect.SparkSession._get_default_session()
     return found
+
+
+def _classic_session() -> SparkSession:
+    """The classic session of this process, made when its SparkContext has none.
+
+    pyspark's own `getOrCreate` refuses that as soon as the process has made a Spark Connect session, too.
+    """
+    from pyspark.sql import SparkSession
+
+    found: SparkSession | None = SparkSession._instantiatedSession
+    if found is not None and found.sparkContext._jsc is not None:
+        return found
+    return SparkSession.builder.getOrCreate()
 
 
 def is_connect(session: SparkSession) -> bool:
@@ -408,10 +415,9 @@ def _known_keys(session: SparkSession) -> frozenset[str]:
 def _disconnect() -> None:
     """Stop the session and forget its gateway, so that a later driver of this process can be connected to."""
     from py4j.protocol import Py4JError
-    from pyspark.sql import SparkSession
 
     with contextlib.suppress(Py4JError, OSError):  # at the interpreter's end the driver may be gone already
-        SparkSession.builder.getOrCreate().stop()
+        _classic_session().stop()
     _forget_gateway()
 
 

@@ -56,6 +56,23 @@ def test_it_starts_on_the_java_of_the_wheel_and_again_after_close(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+BESIDE_CONNECT = """
+from pyspark.sql import SparkSession
+from connectx.spark.sessions import SparkProvider, active_session, is_connect
+
+provider = SparkProvider(serve=True)
+provider.get()
+other = SparkSession.builder.remote(provider.connect_url.result(60)).create()
+print(other.range(2).toArrow().num_rows, is_connect(other), is_connect(active_session()))
+other.client.close()
+provider.close()
+"""
+
+
+def test_a_driver_stops_in_a_process_that_has_made_a_spark_connect_session_too(tmp_path: Path) -> None:
+    assert run_in_own_process(BESIDE_CONNECT, cwd=tmp_path) == "2 True False\n"
+
+
 def usable_system_java() -> JavaHome:
     """The Java of JAVA_HOME or PATH; a machine without one uses the wheel's for both tests."""
     return find_java()
