@@ -8,7 +8,7 @@ own: a failed task does not fail it, and it may fail while its tasks run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -66,6 +66,8 @@ class ConnectorLife:
     request_id: int | None = None
     """Task configs that were sent to the leader."""
     attempts: int = 0
+    waiters: tuple[int, ...] = ()
+    """Requests that are answered when it has started and made its task configs."""
 
 
 _REPORTED = {
@@ -81,19 +83,25 @@ class Connectors:
     writer: ConfigWriter
     lives: dict[str, ConnectorLife] = field(default_factory=dict)
 
-    def start(self, connector: str, cause: Cause) -> None:
-        """Start an assigned connector that is not there yet; one that is stopping starts when it has stopped."""
+    def start(self, connector: str, cause: Cause, waiters: tuple[int, ...] = ()) -> None:
+        """Start an assigned connector that is not there yet; one that is stopping starts when it has stopped.
+
+        The requests `waiters` are answered when it has started, or has failed to.
+        """
         context, life = self.context, self.lives.get(connector)
         if life is not None:
+            assert not waiters, "a request restarts what is there"
             if life.phase is ConnectorPhase.STOPPING:
                 life.again = life.again or StartAgain(cause)
             return
         config = context.config.connector_config(connector)
         if context.phase is not WorkerPhase.RUNNING or config is None:
+            context.end_restarts(waiters, _not_started(connector))
             return
         life = ConnectorLife(
             connector, context.new_instance(), ConnectorPhase.STARTING, context.target_state(connector), cause
         )
+        life.waiters = waiters
         self.lives[connector] = life
         context.emit(messages.StartConnector(connector, life.instance, config, life.asked))
 
@@ -101,9 +109,9 @@ class Connectors:
         """Stop an instance, and cancel the start that would follow."""
         self._stop(connector, cause, None)
 
-    def restart(self, connector: str, cause: Cause) -> None:
-        """Stop an instance and start it again because a user asked for it."""
-        self._stop(connector, cause, StartAgain(cause, is_restart=True))
+    def restart(self, connector: str, cause: Cause, waiters: tuple[int, ...] = ()) -> None:
+        """Stop an instance and start it again because a user asked for it; `waiters` as in `start`."""
+        self._stop(connector, cause, StartAgain(cause, is_restart=True, waiters=waiters))
 
     def reconfigure(self, connector: str) -> None:
         """Stop an instance and start it again with its new configuration."""
@@ -185,6 +193,7 @@ class Connectors:
             # Kafka Connect logs it and asks again: a connector that looks RUNNING and never gets its tasks.
             self._failed(life, stimulus.error)
         else:
+            self._end_restarts(life)
             life.generated = self.context.config.raw_task_configs(life.connector, stimulus.task_configs)
             self._publish(life, life.generated)
 
@@ -219,7 +228,13 @@ class Connectors:
         life = self.lives.get(connector)
         if life is None:
             return
+        if life.again is not None and life.again.waiters:
+            if again is None:
+                self.context.end_restarts(life.again.waiters, _not_started(connector))
+            else:
+                again = replace(again, waiters=(*life.again.waiters, *again.waiters))
         life.cause, life.again = cause, again
+        self._end_restarts(life, _not_started(connector))
         if life.phase is ConnectorPhase.STOPPING:
             return
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.STOPPING, life.connector)
@@ -232,11 +247,14 @@ class Connectors:
         self.context.timers.cancel(_stop_timer(life), _retry_timer(life))
         self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version, why=life.cause)
         again = life.again
-        if again is None or life.connector not in self.context.group.work.connectors:
+        if again is None:
+            return
+        if life.connector not in self.context.group.work.connectors:
+            self.context.end_restarts(again.waiters, _not_started(life.connector))
             return
         if again.is_restart:
             self.context.report_connector(life.connector, State.RESTARTING, why=again.cause)
-        self.start(life.connector, again.cause)
+        self.start(life.connector, again.cause, again.waiters)
 
     def _ask(self, life: ConnectorLife, target_state: TargetState) -> None:
         if life.asked is not target_state or life.phase is ConnectorPhase.FAILED:
@@ -252,10 +270,18 @@ class Connectors:
         self._ask(life, self.context.target_state(life.connector))
         if life.asked is TargetState.STARTED:
             self._generate(life)
+        if not self._is_started(life):
+            self._end_restarts(life)
+
+    def _end_restarts(self, life: ConnectorLife, error: str | None = None) -> None:
+        """Report to the requests that wait for its start."""
+        self.context.end_restarts(life.waiters, error)
+        life.waiters = ()
 
     def _failed(self, life: ConnectorLife, trace: str) -> None:
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.FAILED, life.connector)
         life.reported = self.context.report_connector(life.connector, State.FAILED, trace=trace, version=life.version)
+        self._end_restarts(life, _not_started(life.connector))
 
     def _generate(self, life: ConnectorLife) -> None:
         config = self.context.config.connector_config(life.connector)
@@ -310,6 +336,10 @@ class Connectors:
             self.context.ignore(PhaseOver(connector, instance, life.phase))
             return None
         return life
+
+
+def _not_started(connector: str) -> str:
+    return f"Failed to start connector: {connector}"
 
 
 def _retry_timer(life: ConnectorLife) -> TaskConfigsRetry:

@@ -11,7 +11,7 @@ from connectx.core.messages import Effect, WriteStatus
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import Pending, Waiting
 from connectx.core.settings import CoreSettings
-from connectx.core.signals import Signal
+from connectx.core.signals import RestartOutcome, Signal
 from connectx.core.status_log import StatusLog
 from connectx.core.stepping import Stepping
 from connectx.core.timer_keys import TimerKey
@@ -45,10 +45,14 @@ WORKER_MOVES: Final[Moves[WorkerPhase]] = {
 
 
 class StartAgain(Value):
-    """What comes after an instance that stops: the same work again. RESTARTING is shown if a user asked for it."""
+    """What comes after an instance that stops: the same work again. RESTARTING is shown if a user asked for it.
+
+    `waiters` are the requests that are answered when it has started.
+    """
 
     cause: Cause
     is_restart: bool = False
+    waiters: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -112,6 +116,10 @@ class Context(Stepping[Effect]):
     def signal(self, *signals: Signal) -> None:
         """Report to the parts that a signal concerns, after the present call."""
         self.signals.extend(signals)
+
+    def end_restarts(self, waiters: tuple[int, ...], error: str | None = None) -> None:
+        """Report the outcome of a start to the requests that wait for it."""
+        self.signal(*(RestartOutcome(request_id, error) for request_id in waiters))
 
     def new_request_id(self, waiting: Waiting) -> int:
         """Id of the next request of the herder, whose answer goes to `waiting`."""

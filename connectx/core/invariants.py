@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, Protocol, assert_never
 
 from connectx.core.config_writer import Claim, ConfigWriter
-from connectx.core.connectors import ConnectorPhase, Connectors
+from connectx.core.connectors import ConnectorLife, ConnectorPhase, Connectors
 from connectx.core.context import Context, WorkerPhase
 from connectx.core.fencing import FencingRounds, RoundPhase
 from connectx.core.group.leadership import Leadership
@@ -21,7 +21,7 @@ from connectx.core.pending import RequestRead
 from connectx.core.requests import RequestHandler
 from connectx.core.rules import BrokenRule, Marks, Rules, broken_rules, gone_back
 from connectx.core.signals import FencingOrigin, LocalWaiter, RequestOrigin, RequestWaiter
-from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
+from connectx.core.tasks import BEFORE_ITS_START, TaskLife, TaskPhase, Tasks
 from connectx.core.timer_keys import (
     ConnectorStopLimit,
     GroupTimer,
@@ -285,6 +285,15 @@ def _replies_are_due(core: Parts) -> Iterator[str]:
     for request_id in core.requests.fencing_offsets:
         if RequestWaiter(request_id) not in waiting:
             yield f"request {request_id} waits for a fencing round that does not exist"
+    if (restarts := restarts_awaited(core)) != sorted(core.requests.restarting):
+        yield f"requests {sorted(core.requests.restarting)} restart something, starts are awaited by {restarts}"
+
+
+def restarts_awaited(core: Parts) -> list[int]:
+    """Return the requests that connectors and tasks are to answer, each as often as one does."""
+    lives: list[ConnectorLife | TaskLife] = [*core.connectors.lives.values(), *core.tasks.lives.values()]
+    again = [life.again.waiters for life in lives if life.again is not None]
+    return sorted(request_id for waiters in (*again, *(life.waiters for life in lives)) for request_id in waiters)
 
 
 def _rights_of_leader(core: Parts) -> Iterator[str]:

@@ -19,7 +19,7 @@ from connectx.core.group.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, Done, Forwarded, ReadConfigToEnd, Refused, Request, WriteStatus
 from connectx.core.pending import ReadsFirst, RequestRead
 from connectx.core.replies import Body
-from connectx.core.signals import FencingOutcome, RequestOrigin, RequestWaiter, WriteKind, WriteOutcome
+from connectx.core.signals import FencingOutcome, RequestOrigin, RequestWaiter, RestartOutcome, WriteKind, WriteOutcome
 from connectx.core.tasks import Tasks
 from connectx.core.verbs import Asks, Verb
 from connectx.model.causes import RestartAsked
@@ -53,6 +53,8 @@ class RequestHandler:
     """Requests that wait for a fencing round, by request id."""
     planned: dict[int, replies.ConnectorStatus] = field(default_factory=dict)
     """Replies to restart requests whose command is being written, by request id."""
+    restarting: dict[int, str | TaskId] = field(default_factory=dict)
+    """What requests restart and wait for, by request id."""
 
     def on_request(self, request: Request) -> None:
         """Answer, forward, refuse, or begin what the request needs."""
@@ -131,6 +133,14 @@ class RequestHandler:
             self._reply(request_id, outcome.status, rest_views.connector_info(self.context, outcome.connector))
         else:
             self._reply(request_id, outcome.status, plan)
+
+    def on_restarted(self, outcome: RestartOutcome) -> None:
+        """What a request restarts has started, or has failed to."""
+        del self.restarting[outcome.request_id]
+        if outcome.error is None:
+            self._reply(outcome.request_id, 204)
+        else:
+            self._refuse(outcome.request_id, 500, outcome.error)
 
     def on_fenced(self, outcome: FencingOutcome, waiter: RequestWaiter) -> None:
         """A fencing round that a request waited for has ended."""
@@ -289,8 +299,7 @@ class RequestHandler:
         if task not in self.context.group.work.tasks:
             self._refuse(request_id, 409, f"Task {task} is no longer assigned to this worker")
         else:
-            self._restart(task)
-            self._answer(request_id, verb, 204, None)
+            self._restart(task, request_id)
 
     def _restart_connector(self, request_id: int, verb: verbs.RestartConnector) -> None:
         connector, include_tasks, only_failed = verb.connector, verb.include_tasks, verb.only_failed
@@ -306,8 +315,7 @@ class RequestHandler:
         elif connector not in self.context.group.work.connectors:
             self._refuse(request_id, 409, f"Connector {connector} is no longer assigned to this worker")
         else:
-            self._restart(connector)
-            self._answer(request_id, verb, 204, None)
+            self._restart(connector, request_id)
 
     def execute_restart(self, connector: str, *, include_tasks: bool, only_failed: bool) -> None:
         """A restart record was read (KIP-745): do the part that runs here."""
@@ -319,18 +327,22 @@ class RequestHandler:
             if wanted and (not only_failed or self.tasks.is_failed(task)):
                 self._restart(task)
 
-    def _restart(self, work: str | TaskId) -> None:
-        """Restart what is assigned here. A pending rebalance starts the rest from scratch anyway."""
+    def _restart(self, work: str | TaskId, *request_ids: int) -> None:
+        """Restart what is assigned here. A pending rebalance starts the rest from scratch anyway.
+
+        The requests are answered when it has started, or has failed to.
+        """
         cause = RestartAsked()
+        self.restarting.update(dict.fromkeys(request_ids, work))
         if isinstance(work, TaskId):
             if work in self.tasks.lives:
-                self.tasks.restart(work, cause)
+                self.tasks.restart(work, cause, request_ids)
             elif self.context.group.settled:
-                self.tasks.start(work, cause)
+                self.tasks.start(work, cause, request_ids)
         elif work in self.connectors.lives:
-            self.connectors.restart(work, cause)
+            self.connectors.restart(work, cause, request_ids)
         elif self.context.group.settled:
-            self.connectors.start(work, cause)
+            self.connectors.start(work, cause, request_ids)
 
     def _is_stopped(self, request_id: int, connector: str) -> bool:
         """True when the connector is STOPPED and has no tasks; otherwise the request was answered."""

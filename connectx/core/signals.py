@@ -95,6 +95,13 @@ class FencingOutcome(Value):
     error: str | None
 
 
+class RestartOutcome(Value):
+    """A connector or task that a request restarted has started, or has failed to."""
+
+    request_id: int
+    error: str | None = None
+
+
 class JoinPreparing(Value):
     """A join is due: stop work if eager, then call `prepared` with the metadata. Once per attempt to join."""
 
@@ -143,4 +150,4 @@ class FatalGroupError(Value):
 
 
 MemberSignal = JoinPreparing | Elected | AssignmentReceived | MembershipLost | CoordinatorUnknown | FatalGroupError
-Signal = WriteOutcome | FencingOutcome | MemberSignal
+Signal = WriteOutcome | FencingOutcome | RestartOutcome | MemberSignal

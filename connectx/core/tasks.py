@@ -7,7 +7,7 @@ Kafka or Spark. Mirrors Kafka Connect's Worker, WorkerTask and ExactlyOnceWorker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -83,6 +83,8 @@ class TaskLife:
     active_since_ms: int | None = None
     restart_cause: Cause | None = None
     """Set while it has failed and waits for its restart."""
+    waiters: tuple[int, ...] = ()
+    """Requests that are answered when its plugins are made."""
     fenced: bool = False
     """Set when it has failed because a newer producer fenced it."""
 
@@ -108,35 +110,40 @@ class Tasks:
     def __post_init__(self) -> None:
         self.takeovers = Takeovers(self.context)
 
-    def start(self, task: TaskId, cause: Cause) -> None:
+    def start(self, task: TaskId, cause: Cause, waiters: tuple[int, ...] = ()) -> None:
         """Start an assigned task that is not there yet; one that is stopping starts when it has stopped.
 
         A fenced one starts again, too. It had a successor elsewhere, but this worker claimed the task when it came
         back. If it then missed the assignment that revoked the task from both, no other worker has the task. The same
         holds for one that has yet to learn that it is fenced.
+
+        The requests `waiters` are answered when its plugins are made, or it has failed (Kafka Connect: startTask).
         """
         life = self.lives.get(task)
         if life is not None:
+            assert not waiters, "a request restarts what is there"
             if life.phase is TaskPhase.STOPPING:
                 life.again = life.again or StartAgain(cause)
             elif life.fenced or self._had_a_successor(life):
                 self._stop(task, cause, StartAgain(cause))
             return
         config = self.context.config
-        if self.context.phase is not WorkerPhase.RUNNING or not config.has_task(task):
-            return
         connector_config, task_config = config.connector_config(task.connector), config.task_config(task)
-        if connector_config is not None and task_config is not None:  # missing, not empty (KAFKA-17719)
+        is_due = self.context.phase is WorkerPhase.RUNNING and config.has_task(task)
+        if is_due and connector_config is not None and task_config is not None:  # missing, not empty (KAFKA-17719)
             self._prepare(task, cause, connector_config, task_config)
+            self.lives[task].waiters = waiters
+        else:
+            self.context.end_restarts(waiters, _not_started(task))
 
     def stop(self, task: TaskId, cause: Cause) -> None:
         """Stop a task, and cancel the start that would follow."""
         self._stop(task, cause, None)
 
-    def restart(self, task: TaskId, cause: Cause) -> None:
-        """Stop a task and start it again because a user asked for it."""
+    def restart(self, task: TaskId, cause: Cause, waiters: tuple[int, ...] = ()) -> None:
+        """Stop a task and start it again because a user asked for it; `waiters` as in `start`."""
         self.restarts.pop(task, None)
-        self._stop(task, cause, StartAgain(cause, is_restart=True))
+        self._stop(task, cause, StartAgain(cause, is_restart=True, waiters=waiters))
 
     def on_new_task_configs(self, connector: str) -> None:
         """Newer task configs were read: what runs with older ones stops, what is about to start does not (KIP-618)."""
@@ -184,6 +191,7 @@ class Tasks:
         if life is None:
             return
         life.version = stimulus.version
+        self._end_restarts(life)
         if life.exactly_once:
             life.phase = moved(TASK_MOVES, life.phase, TaskPhase.FENCING, life.task)
             self._ask_for_fencing(life)
@@ -331,7 +339,13 @@ class Tasks:
         life = self.lives.get(task)
         if life is None:
             return
+        if life.again is not None and life.again.waiters:
+            if again is None:
+                self.context.end_restarts(life.again.waiters, _not_started(task))
+            else:
+                again = replace(again, waiters=(*life.again.waiters, *again.waiters))
         life.again = again
+        self._end_restarts(life, _not_started(task))
         if life.phase is TaskPhase.STOPPING:
             return
         if life.phase is TaskPhase.FAILED:  # its runner has ended
@@ -406,6 +420,7 @@ class Tasks:
         if not runner_ended:
             self.context.emit(messages.StopTask(life.task, life.instance))
         self._report_failure(life, trace, fenced=fenced)
+        self._end_restarts(life, _not_started(life.task))
         if not fenced:  # a zombie has a successor
             self._plan_restart(life, trace)
 
@@ -442,11 +457,19 @@ class Tasks:
         del self.lives[life.task]
         self.context.timers.cancel(_stop_timer(life), _fence_timer(life), _restart_timer(life))
         again = life.again
-        if again is None or life.task not in self.context.group.work.tasks:
+        if again is None:
+            return
+        if life.task not in self.context.group.work.tasks:
+            self.context.end_restarts(again.waiters, _not_started(life.task))
             return
         if again.is_restart:
             self.context.report_task(life.task, life.instance, State.RESTARTING, why=again.cause)
-        self.start(life.task, again.cause)
+        self.start(life.task, again.cause, again.waiters)
+
+    def _end_restarts(self, life: TaskLife, error: str | None = None) -> None:
+        """Report to the requests that wait for its start."""
+        self.context.end_restarts(life.waiters, error)
+        life.waiters = ()
 
     def _step(
         self, life: TaskLife, step: StepName, why: Cause | None = None, producer_epoch: int | None = None
@@ -471,6 +494,10 @@ class Tasks:
 
     def _of(self, connector: str) -> list[TaskLife]:
         return [self.lives[task] for task in sorted(self.lives) if task.connector == connector]
+
+
+def _not_started(task: TaskId) -> str:
+    return f"Failed to start task: {task}"
 
 
 def _stop_timer(life: TaskLife) -> TaskStopLimit:

@@ -27,8 +27,8 @@ unknown.
 | Delete | leader | 204 |
 | Pause, Resume | any | 202 |
 | Stop | leader | 204 |
-| RestartConnector | owner, with a flag leader | 204, with a flag 202 status |
-| RestartTask | owner | 204 |
+| RestartConnector | owner, with a flag leader | 204 when it has started, with a flag 202 status; 500 |
+| RestartTask | owner | 204 when its plugins are made; 500 |
 | Topics | any | 200 {connector: {"topics": sorted list}}; 403 tracking is off |
 | ResetTopics | any | 202; 403 tracking or its reset is off |
 | Offsets | any | 200 {"type", "config"} |

@@ -259,6 +259,8 @@ class WorkerCore:
                 self._on_written(signal)
             case signals.FencingOutcome():
                 self._on_fencing_outcome(signal)
+            case signals.RestartOutcome():
+                self.requests.on_restarted(signal)
             case signals.JoinPreparing():
                 self.rebalance.on_join_preparing(signal)
             case signals.Elected():

@@ -16,6 +16,7 @@ from connectx.core.messages import (
     Done,
     GenerateTaskConfigs,
     ReadConfigToEnd,
+    Refused,
     SendTaskConfigs,
     SetConnectorTargetState,
     SetTimer,
@@ -58,6 +59,7 @@ from tests.support.worker_script import (
     leading,
     merged,
     of_kind,
+    replies,
     resting,
     starting,
     task_config,
@@ -323,7 +325,7 @@ def test_a_connector_that_does_not_stop_is_left_alone_after_five_seconds() -> No
 def test_a_restart_is_shown_as_such_and_makes_a_new_instance() -> None:
     script = running()
     timer = SetTimer(ConnectorStopLimit("c", 1), 1, 6_000)
-    assert restarted(script).effects[1:] == [StopConnector("c", 1), timer, Done(77, 204)]
+    assert restarted(script).effects[1:] == [StopConnector("c", 1), timer]
     cause = "its restart was requested"
     assert both(script.do(ConnectorStopped("c", 1))) == (
         [state(State.UNASSIGNED, cause), state(State.RESTARTING, cause)],
@@ -333,6 +335,74 @@ def test_a_restart_is_shown_as_such_and_makes_a_new_instance() -> None:
             StartConnector("c", 2, SOURCE, TargetState.STARTED),
         ],
     )
+
+
+def test_a_restart_is_answered_when_the_connector_has_started_and_made_its_task_configs() -> None:
+    script = running()
+    answers = [
+        replies(restarted(script)),
+        replies(script.do(ConnectorStopped("c", 1))),
+        replies(script.connector_runs(2)),
+        replies(generated(script, *OLD, instance=2)),
+    ]
+    assert answers == [[], [], [], [Done(77, 204)]]
+
+
+@pytest.mark.parametrize("rests", [TargetState.PAUSED, TargetState.STOPPED])
+def test_the_restart_of_a_connector_that_rests_does_not_wait_for_task_configs(rests: TargetState) -> None:
+    script = at(ConnectorPhase.ACTIVE, rests)
+    restarted(script)
+    script.do(ConnectorStopped("c", 1))
+    assert replies(script.connector_runs(2, rests)) == [Done(77, 204)]
+
+
+def test_a_restart_is_answered_though_the_connector_was_paused_before_it_made_task_configs() -> None:
+    script = running()
+    restarted(script)
+    script.do(ConnectorStopped("c", 1))
+    script.connector_runs(2)
+    script.see(resting(TargetState.PAUSED))
+    assert replies(script.do(ConnectorStateReached("c", 2, TargetState.PAUSED))) == [Done(77, 204)]
+
+
+def restart_fails(script: WorkerScript, *then: Stimulus) -> bool:
+    """Whether a restart gets the error of Kafka Connect when this happens, and no reply before."""
+    assert replies(restarted(script)) == []
+    return replies(script.do(*then)) == [Refused(77, 500, "Failed to start connector: c")]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        (ConnectorStopped("c", 1), ConnectorFailed("c", 2, "oops")),
+        (
+            ConnectorStopped("c", 1),
+            ConnectorStarted("c", 2, TargetState.STARTED),
+            TaskConfigsGenerated("c", 2, (), "oops"),
+        ),
+        (ConnectorStopped("c", 1), ConnectorStarted("c", 2, TargetState.STARTED), ConnectorFailed("c", 2, "oops")),
+        (ConnectorStopped("c", 1), ShutdownRequested()),
+        (ShutdownRequested(),),
+    ],
+)
+def test_a_restart_that_fails_or_is_overtaken_is_a_500(then: tuple[Stimulus, ...]) -> None:
+    assert restart_fails(running(), *then)
+
+
+def test_a_restart_fails_when_the_connector_is_configured_anew_or_deleted_before_it_has_started() -> None:
+    script = running()
+    restarted(script)
+    script.do(ConnectorStopped("c", 1))
+    assert replies(script.see(CHANGED)) == [Refused(77, 500, "Failed to start connector: c")]
+
+
+def test_restarts_of_a_connector_that_stops_wait_for_the_same_start() -> None:
+    script = running()
+    restarted(script)
+    merged(script.ask(verbs.RestartConnector("c"), 78), script.read_to_end())
+    script.do(ConnectorStopped("c", 1))
+    script.connector_runs(2)
+    assert replies(generated(script, *OLD, instance=2)) == [Done(77, 204), Done(78, 204)]
 
 
 @pytest.mark.parametrize("phase", list(ConnectorPhase))

@@ -12,6 +12,7 @@ import pytest
 from connectx.core import verbs
 from connectx.core.config_log import ConfigLog
 from connectx.core.config_writer import ConfigWriter
+from connectx.core.connectors import Connectors
 from connectx.core.context import Context
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
@@ -118,6 +119,10 @@ MUTANTS = (
     Mutant(Rule.TIMER_HAS_OWNER, Timers, "cancel", nothing, (*REFUSED[:1], ConfigRecordsWritten(2)), leads=True),
     Mutant(Rule.SIGNALS_ROUTED, WorkerCore, "_route", nothing, (Request(7, verbs.Create("c", SOURCE)),), leads=True),
     Mutant(Rule.REPLIES_ARE_DUE, RequestHandler, "on_written", nothing, RESTARTED, leads=True),
+    Mutant(
+        Rule.REPLIES_ARE_DUE, Connectors, "restart", nothing,
+        (Request(7, verbs.RestartConnector("c")), ConfigReadToEnd(1)),
+    ),
     Mutant(
         Rule.RIGHTS_OF_LEADER, Leadership, "suspend", nothing,
         (HEARTBEAT, HeartbeatReplied(5, "UNKNOWN_MEMBER_ID")), leads=True,

@@ -305,14 +305,14 @@ def test_a_plain_restart_reads_the_config_topic_and_restarts_only_the_connector(
     script = following()
     assert script.ask(verbs.RestartConnector("c")).effects == [ReadConfigToEnd(1, 3_000)]
     done = script.read_to_end()
-    assert (restarted(done), replies(done)) == (["c"], reply(204))
+    assert (restarted(done), replies(done)) == (["c"], [])
 
 
 def test_a_task_restarts_alone() -> None:
     script = following()
     script.ask(verbs.RestartTask("c", 1))
     done = script.read_to_end()
-    assert (restarted(done), replies(done)) == ([C1], reply(204))
+    assert (restarted(done), replies(done)) == ([C1], [])
 
 
 def test_a_restart_of_a_task_that_is_assigned_but_was_refused_starts_it() -> None:
@@ -324,7 +324,8 @@ def test_a_restart_of_a_task_that_is_assigned_but_was_refused_starts_it() -> Non
     script.do(TaskStopped(C0, 1))
     script.ask(verbs.RestartTask("c", 0))
     done = script.read_to_end()
-    assert ([task.instance for task in of_kind(done, PrepareTask)], replies(done)) == ([2], reply(204))
+    assert ([task.instance for task in of_kind(done, PrepareTask)], replies(done)) == ([2], [])
+    assert replies(script.do(TaskPrepared(C0, 2))) == reply(204)
 
 
 @pytest.mark.parametrize(

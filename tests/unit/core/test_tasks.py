@@ -12,6 +12,7 @@ from connectx.core.messages import (
     InitTaskProducer,
     PrepareTask,
     ReadConfigToEnd,
+    Refused,
     SendFenceRequest,
     SetTaskTargetState,
     SetTimer,
@@ -61,6 +62,7 @@ from tests.support.worker_script import (
     member,
     merged,
     of_kind,
+    replies,
     resting,
     starting,
     task_config,
@@ -409,7 +411,7 @@ def test_a_status_from_an_earlier_generation_is_written_over() -> None:
 
 def test_a_restarted_task_stops_is_shown_as_restarting_and_starts_as_a_new_instance() -> None:
     script = at(TaskPhase.ACTIVE)
-    assert [type(effect) for effect in restarted(script).effects] == [ReadConfigToEnd, StopTask, SetTimer, Done]
+    assert [type(effect) for effect in restarted(script).effects] == [ReadConfigToEnd, StopTask, SetTimer]
     cause = "its restart was requested"
     assert both(script.do(TaskStopped(C0, 1))) == (
         [state(State.UNASSIGNED), state(State.RESTARTING, cause), step("prepare", cause, instance=2)],
@@ -419,7 +421,46 @@ def test_a_restarted_task_stops_is_shown_as_restarting_and_starts_as_a_new_insta
 
 def test_a_failed_task_restarts_at_once() -> None:
     restart = restarted(at(TaskPhase.FAILED)).effects
-    assert restart[1:] == [status(State.RESTARTING, version=None), prepare(2), Done(77, 204)]
+    assert restart[1:] == [status(State.RESTARTING, version=None), prepare(2)]
+
+
+def test_a_restart_is_answered_when_the_plugins_of_the_task_are_made() -> None:
+    script = at(TaskPhase.ACTIVE)
+    answers = [
+        replies(restarted(script)),
+        replies(script.do(TaskStopped(C0, 1))),
+        replies(script.do(TaskPrepared(C0, 2))),
+    ]
+    assert answers == [[], [], [Done(77, 204)]]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        (TaskStopped(C0, 1), TaskFailed(C0, 2, "oops")),
+        (TaskStopped(C0, 1), ShutdownRequested()),
+        (ShutdownRequested(),),
+    ],
+)
+def test_a_restart_of_a_task_that_fails_or_is_overtaken_is_a_500(then: tuple[Stimulus, ...]) -> None:
+    script = at(TaskPhase.ACTIVE)
+    assert replies(restarted(script)) == []
+    assert replies(script.do(*then)) == [Refused(77, 500, "Failed to start task: c-0")]
+
+
+def test_a_restart_fails_when_newer_task_configs_come_before_the_task_has_started() -> None:
+    script = at(TaskPhase.ACTIVE)
+    restarted(script)
+    script.do(TaskStopped(C0, 1))
+    assert replies(script.see(*committed(1))) == [Refused(77, 500, "Failed to start task: c-0")]
+
+
+def test_restarts_of_a_task_that_stops_wait_for_the_same_start() -> None:
+    script = at(TaskPhase.ACTIVE)
+    restarted(script)
+    merged(script.ask(verbs.RestartTask("c", 0), 78), script.read_to_end())
+    script.do(TaskStopped(C0, 1))
+    assert replies(script.do(TaskPrepared(C0, 2))) == [Done(77, 204), Done(78, 204)]
 
 
 def failed_again(script: WorkerScript, instance: int = 1) -> tuple[list[int], int]:
