@@ -350,8 +350,8 @@ class RequestHandler:
         if config.target_state(connector) is TargetState.STOPPED and config.task_count(connector) == 0:
             return True
         reason = (
-            f"Connector {connector} must be in the STOPPED state before its offsets can be modified: "
-            f"use 'PUT /connectors/{connector}/stop'"
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+            f"specified connector by issuing a 'PUT' request to the '/connectors/{connector}/stop' endpoint"
         )
         self._refuse(request_id, 400, reason)
         return False

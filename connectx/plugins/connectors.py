@@ -32,6 +32,8 @@ class Connector(Shown):
     summary: ClassVar[str] = ""
     """What it reads or writes, in a few words, for tables of connectors."""
     version: ClassVar[str | None] = None
+    offsets_in_kafka: ClassVar[bool] = False
+    """Kafka has all of its offsets, so a user who alters them there has altered them all (KIP-875)."""
     requires: ClassVar[tuple[tuple[Extra, str], ...]] = ()
     """Optional modules that its tasks import, each after the extra of connectx that brings it."""
 

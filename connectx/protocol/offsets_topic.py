@@ -15,9 +15,9 @@ from connectx.protocol import compact_json
 Primitive = str | int | float | bool | None
 
 
-def encode_offset_key(connector: str, partition: Mapping[str, Primitive]) -> bytes:
-    """`["<connector>",{<partition>}]`. MalformedDataError for what is not a flat map of primitive values."""
-    return compact_json.dumps([connector, _checked(partition, "source partition")])
+def encode_offset_key(connector: str, partition: Mapping[str, Primitive] | None) -> bytes:
+    """`["<connector>",{<partition>}]`, or null for the partition. MalformedDataError if it is not flat."""
+    return compact_json.dumps([connector, None if partition is None else _checked(partition, "source partition")])
 
 
 def encode_offset_value(source_offset: Mapping[str, Primitive] | None) -> bytes | None:

@@ -50,9 +50,9 @@ class NewConnector(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """An offset to set, or null to reset its partition."""
+    """An offset to set, or null to reset its partition. A source may have a partition that is null."""
 
-    partition: dict[str, Any]
+    partition: dict[str, Any] | None = None
     offset: dict[str, Any] | None = None
 
 

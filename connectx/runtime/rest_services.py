@@ -6,9 +6,10 @@ the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from connectx.core.replies import Expanded
 from connectx.errors.base import ConnectxError
@@ -17,7 +18,7 @@ from connectx.errors.rest import RestError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import delete_group_offsets, describe_group
 from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
-from connectx.kafka.internal.offset_writer import write_source_offsets
+from connectx.kafka.internal.offset_writer import Offsets, write_source_offsets
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
@@ -33,7 +34,7 @@ from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.description import PluginDescription
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
-from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
+from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root, bad_request
 from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.services import API_VERSION
 from connectx.runtime.metrics import WorkerMetrics
@@ -143,8 +144,8 @@ class RestServices:
             self._check_offsets(config, pairs)
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
-            group = self._group_without_members(connector, config)
             wanted = {_kafka_partition(one.partition): _kafka_offset(one.offset) for one in offsets}
+            group = self._group_without_members(connector, config, "alter")
             kept = {where: offset for where, offset in wanted.items() if offset is not None}
             if kept:
                 self._admin.alter_group_offsets(group, kept)
@@ -153,25 +154,38 @@ class RestServices:
                 delete_group_offsets(self._clients, group, dropped)
         altered = tuple({"partition": one.partition, "offset": one.offset} for one in offsets)
         self._record(Transition(OffsetsAltered(altered), connector))
-        return "The offsets for this connector have been altered successfully"
+        return self._changed(config, "altered")
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
-            pairs = [(partition, None) for partition, _ in self._source_offsets(connector, config)]
+            pairs: Offsets = [(partition, None) for partition, _ in self._source_offsets(connector, config)]
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
-            self._admin.delete_group(self._group_without_members(connector, config))
+            self._admin.delete_group(self._group_without_members(connector, config, "reset"))
         self._record(Transition(OffsetsAltered(None), connector))
-        return "The offsets for this connector have been reset successfully"
+        return self._changed(config, "reset")
 
-    def _check_offsets(
-        self, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
-    ) -> None:
+    def _changed(self, config: Mapping[str, str | None], how: Literal["altered", "reset"]) -> str:
+        """Kafka Connect's message about offsets that were altered or reset."""
+        if self._plugins.connector_class(config.get("connector.class") or "").offsets_in_kafka:
+            return f"The offsets for this connector have been {how} successfully"
+        return (
+            f"The Connect framework-managed offsets for this connector have been {how} successfully. However, if this "
+            f"connector manages offsets externally, they will need to be manually {how} in the system that the "
+            "connector uses."
+        )
+
+    def _check_offsets(self, config: Mapping[str, str | None], offsets: Offsets) -> None:
+        """Let the connector refuse offsets. It sees no partition that is null: any may be reset, and none set."""
         cls = self._plugins.connector_class(config.get("connector.class") or "")
+        if not issubclass(cls, SourceConnector):
+            return
+        if any(partition is None and offset is not None for partition, offset in offsets):
+            raise RestError("Partition objects cannot be null", status=400)
+        named = [(partition, offset) for partition, offset in offsets if partition is not None]
         try:
-            if issubclass(cls, SourceConnector):
-                cls.check_offsets(config, offsets)
+            cls.check_offsets(config, named)
         except ValueError as error:
             raise RestError(str(error), status=400) from error
 
@@ -194,19 +208,22 @@ class RestServices:
         )
         return own.connector_offsets(connector, known)
 
-    def _group_without_members(self, connector: str, config: Mapping[str, str | None]) -> str:
+    def _group_without_members(
+        self, connector: str, config: Mapping[str, str | None], what: Literal["alter", "reset"]
+    ) -> str:
         """A sink's group, once its tasks have left it: a stopped connector is STOPPED a moment before they have."""
         group = self._sink_group(connector, config)
         limit_s = self._config.task_shutdown_graceful_timeout_ms / 1000 + _LEAVE_S
         deadline_s = time.monotonic() + limit_s
-        while members := describe_group(self._clients, group).members:
+        while describe_group(self._clients, group).members:
             if time.monotonic() >= deadline_s:
                 raise RestError(
-                    f"The offsets of connector {connector} cannot be changed: its consumer group {group} still has "
-                    f"{len(members)} member(s) after {limit_s:g} s.",
+                    f"Failed to {what} consumer group offsets for connector {connector} either because its tasks "
+                    "haven't stopped completely yet or the connector was resumed before the request to "
+                    f"{what} its offsets could be successfully completed. If the connector is in a stopped state, this "
+                    "operation can be safely retried. If it doesn't eventually succeed, the Connect cluster may need "
+                    "to be restarted to get rid of the zombie sink tasks.",
                     status=500,
-                    next_step="Try again when its tasks have ended (a killed one leaves after its session timeout), or "
-                    "find out who else uses the group.",
                 )
             time.sleep(_LOOK_S)
         return group
@@ -222,27 +239,48 @@ def _plugin(plugin: PluginDescription) -> Plugin:
     return shown
 
 
-def _kafka_partition(partition: Mapping[str, Any]) -> TopicPartition:
-    try:
-        return TopicPartition(str(partition["kafka_topic"]), int(partition["kafka_partition"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise RestError(
-            f"The partition {partition!r} is not one of a sink connector.",
-            status=400,
-            next_step='Give it as {"kafka_topic": "name", "kafka_partition": 0}.',
-        ) from error
+def _kafka_partition(partition: Mapping[str, Any] | None) -> TopicPartition:
+    """A sink's partition; RestError 400 with Kafka Connect's text (SinkUtils.parseSinkConnectorOffsets)."""
+    if partition is None:
+        raise bad_request("The partition for a sink connector offset cannot be null or missing")
+    if not {"kafka_topic", "kafka_partition"} <= partition.keys():
+        raise bad_request(
+            "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'"
+        )
+    topic, number = partition["kafka_topic"], partition["kafka_partition"]
+    if topic is None:
+        raise bad_request("Kafka topic names must be valid strings and may not be null")
+    if number is None:
+        raise bad_request("Kafka partitions must be valid numbers and may not be null")
+    parsed = _integer(number, bits=32)
+    if parsed is None:
+        raise bad_request(
+            f"Failed to parse the following Kafka partition value in the provided offsets: '{number}'. "
+            "Partition values for sink connectors need to be integers."
+        )
+    return TopicPartition(str(topic), parsed)
 
 
 def _kafka_offset(offset: Mapping[str, Any] | None) -> int | None:
+    """A sink's offset, None to reset; RestError 400 with Kafka Connect's text."""
     if offset is None:
         return None
-    try:
-        if (number := int(offset["kafka_offset"])) < 0:
-            raise ValueError("it is below 0")
-        return number
-    except (KeyError, TypeError, ValueError) as error:
-        raise RestError(
-            f"The offset {offset!r} is not one of a sink connector.",
-            status=400,
-            next_step='Give it as {"kafka_offset": 7}, or null to reset the partition.',
-        ) from error
+    if "kafka_offset" not in offset:
+        raise bad_request("The offset for a sink connector should either be null or contain the key 'kafka_offset'")
+    parsed = _integer(offset["kafka_offset"], bits=64)
+    if parsed is None:
+        raise bad_request(
+            f"Failed to parse the following Kafka offset value in the provided offsets: '{offset['kafka_offset']}'. "
+            "Offset values for sink connectors need to be integers."
+        )
+    if parsed < 0:
+        raise bad_request(f"Invalid negative offset: {parsed}")
+    return parsed
+
+
+def _integer(value: object, bits: int) -> int | None:
+    """A JSON number or its text as Integer.parseInt and Long.parseLong take it; None for others."""
+    text = str(value)
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        return None
+    return number if -(1 << bits - 1) <= (number := int(text)) < 1 << bits - 1 else None

@@ -51,6 +51,7 @@ class DirectorySource(SourceConnector):
 
     summary = "files of a directory: CSV, JSON, Parquet, Avro, compressed or not"
     version = VERSION
+    offsets_in_kafka = True
     exactly_once = True
     config = (
         ConfigDef()

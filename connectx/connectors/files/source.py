@@ -53,6 +53,7 @@ class FileSource(SourceConnector):
 
     summary = "CSV or JSON lines of a file that grows, typed by a schema"
     version = VERSION
+    offsets_in_kafka = True
     exactly_once = True
     requires = (("spark", "pyspark"),)
     config = with_rotation(

@@ -37,6 +37,7 @@ class FileStreamSink(SinkConnector):
     summary = "appended lines of a file; Kafka Connect's keys"
     java_class = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     version = KAFKA_VERSION
+    offsets_in_kafka = True
     config = ConfigDef().define(
         "file",
         str,

@@ -43,6 +43,7 @@ class FileStreamSource(SourceConnector):
     summary = "lines of a file, including appended ones; Kafka Connect's keys"
     java_class = "org.apache.kafka.connect.file.FileStreamSourceConnector"
     version = KAFKA_VERSION
+    offsets_in_kafka = True
     exactly_once = True
     added_groups = (ROTATION,)
     config = with_rotation(
@@ -84,17 +85,19 @@ class FileStreamSource(SourceConnector):
     def check_offsets(
         cls, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
     ) -> None:
-        """A partition names a file; an offset is a position of 0 or more bytes."""
+        """A partition names a file; an offset is a position of 0 or more bytes. Any partition can be reset."""
         for partition, offset in offsets:
-            if "filename" not in partition:
-                raise ValueError("Partition objects should contain the key 'filename'")
-            if offset is not None and "position" not in offset:
+            if offset is None:
+                continue
+            if "position" not in offset:
                 raise ValueError("Offset objects should either be null or contain the key 'position'")
-            position = 0 if offset is None else offset["position"]
+            position = offset["position"]
             if not isinstance(position, int) or isinstance(position, bool):
                 raise ValueError("The value for the 'position' key in the offset is expected to be a Long value")
             if position < 0:
                 raise ValueError("The value for the 'position' key in the offset should be a non-negative value")
+            if "filename" not in partition:
+                raise ValueError("Partition objects should contain the key 'filename'")
 
     class Task(SourceTask):
         """Source partition `{"filename": <file as configured>}`, source offset `{"position": <bytes>}`."""

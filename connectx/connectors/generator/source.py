@@ -59,6 +59,7 @@ class Generator(SourceConnector):
 
     summary = "generated rows at a given rate"
     version = VERSION
+    offsets_in_kafka = True
     exactly_once = True
     config = (
         ConfigDef()

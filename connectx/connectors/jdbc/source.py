@@ -65,6 +65,7 @@ class JdbcSource(SourceConnector):
     )
     java_class = "io.confluent.connect.jdbc.JdbcSourceConnector"
     version = VERSION
+    offsets_in_kafka = True
     config = CONFIG
 
     def start(self, config: Mapping[str, str], context: ConnectorContext) -> None:

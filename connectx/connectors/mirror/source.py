@@ -64,6 +64,7 @@ class MirrorSource(SourceConnector):
     summary = "topics of another Kafka cluster; keys and offsets of MirrorMaker 2"
     java_class = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
     version = KAFKA_VERSION
+    offsets_in_kafka = True
     config = CONFIG
     _admins: tuple[Admin, ...] = ()
 

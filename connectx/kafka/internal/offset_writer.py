@@ -32,7 +32,7 @@ _WRITE_S = 30.0
 _COMMIT_S = 5.0
 _ABORT_S = 5.0
 
-Offsets = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
+Offsets = Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
 
 
 def write_source_offsets(

@@ -73,7 +73,8 @@ PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
 )
 NOT_STOPPED = (
-    "Connector c must be in the STOPPED state before its offsets can be modified: use 'PUT /connectors/c/stop'"
+    "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
+    "connector by issuing a 'PUT' request to the '/connectors/c/stop' endpoint"
 )
 INFO = {
     "name": "c",

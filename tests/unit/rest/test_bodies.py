@@ -44,6 +44,7 @@ def test_offsets_keep_numbers_as_numbers() -> None:
     body = b'{"offsets": [{"partition": {"p": 1}, "offset": {"o": 92233720368547758070, "ratio": 0.5}}]}'
     offset = NewOffset({"p": 1}, {"o": 92233720368547758070, "ratio": 0.5})
     assert bodies.decode(body, NewOffsets) == NewOffsets([offset])
+    assert bodies.decode(b'{"offsets": [{}]}', NewOffsets) == NewOffsets([NewOffset(None, None)])
 
 
 def test_the_name_of_the_path_goes_into_the_configuration() -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from connectx.errors.kafka import ClientSettingError
 from connectx.errors.rest import RestError
+from connectx.kafka.admin.groups import GroupDescription
 from connectx.kafka.group import GroupRequests
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.registry import Plugins
+from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.rest.bodies import NewOffset
 from connectx.rest.loggers import WorkerLoggers
+from connectx.runtime import rest_services
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 
@@ -125,3 +130,119 @@ def test_a_client_setting_that_cannot_be_used_is_told_without_what_stood_behind_
     with pytest.raises(ClientSettingError) as refused:
         services.read_offsets("c", ConnectorType.SINK, config)
     assert "truststore.location=[hidden] cannot be used" in services.masked(str(refused.value))
+
+
+class Lenient(SourceConnector):
+    """Any offsets are fine, which it may keep elsewhere, too."""
+
+
+SINK_KEYS = "'kafka_topic' and 'kafka_partition'"
+OF_SINK: dict[str, Any] = {"kafka_topic": "t", "kafka_partition": 0}
+EXTERNAL = (
+    "The Connect framework-managed offsets for this connector have been {0} successfully. However, if this connector "
+    "manages offsets externally, they will need to be manually {0} in the system that the connector uses."
+)
+ZOMBIE = (
+    "Failed to {0} consumer group offsets for connector c either because its tasks haven't stopped completely yet or "
+    "the connector was resumed before the request to {0} its offsets could be successfully completed. If the connector "
+    "is in a stopped state, this operation can be safely retried. If it doesn't eventually succeed, the Connect "
+    "cluster may need to be restarted to get rid of the zombie sink tasks."
+)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The source offsets that a change would write."""
+    pairs: list[Any] = []
+
+    def write(*args: Any) -> None:
+        pairs.extend(args[-1])
+
+    monkeypatch.setattr(rest_services, "write_source_offsets", write)
+    return pairs
+
+
+def test_the_message_of_altered_offsets_names_those_that_the_connector_may_keep_elsewhere(
+    services: RestServices, plugins: Plugins, written: list[Any]
+) -> None:
+    offset = NewOffset({"filename": "a"}, {"position": 1})
+    for name, message in (
+        (plugins.register(Lenient), EXTERNAL.format("altered")),
+        ("FileStreamSource", "The offsets for this connector have been altered successfully"),
+    ):
+        assert services.alter_offsets("c", ConnectorType.SOURCE, {"connector.class": name}, [offset]) == message
+    assert written == [(offset.partition, offset.offset)] * 2
+
+
+@pytest.mark.parametrize("name", ["FileStreamSource", "MirrorSource", None])
+def test_a_source_partition_without_a_name_can_be_reset(
+    name: str | None, services: RestServices, plugins: Plugins, written: list[Any]
+) -> None:
+    config = {"connector.class": name or plugins.register(Lenient)}
+    services.alter_offsets("c", ConnectorType.SOURCE, config, [NewOffset()])
+    assert (written, encode_offset_key("c", None)) == ([(None, None)], b'["c",null]')
+    with pytest.raises(RestError, match="Partition objects cannot be null") as refused:
+        services.alter_offsets("c", ConnectorType.SOURCE, config, [NewOffset(None, {"position": 1})])
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    [
+        (NewOffset(), "The partition for a sink connector offset cannot be null or missing"),
+        (
+            NewOffset({"kafka_topic": "t"}),
+            f"The partition for a sink connector offset must contain the keys {SINK_KEYS}",
+        ),
+        (
+            NewOffset({"kafka_topic": None, "kafka_partition": 0}),
+            "Kafka topic names must be valid strings and may not be null",
+        ),
+        (
+            NewOffset({"kafka_topic": "t", "kafka_partition": None}),
+            "Kafka partitions must be valid numbers and may not be null",
+        ),
+        (
+            NewOffset({"kafka_topic": "t", "kafka_partition": 1.5}),
+            "Failed to parse the following Kafka partition value in the provided offsets: '1.5'. Partition values for "
+            "sink connectors need to be integers.",
+        ),
+        (
+            NewOffset({"kafka_topic": "t", "kafka_partition": 1 << 31}),
+            "Failed to parse the following Kafka partition value in the provided offsets: '2147483648'. Partition "
+            "values for sink connectors need to be integers.",
+        ),
+        (
+            NewOffset(OF_SINK, {"position": 1}),
+            "The offset for a sink connector should either be null or contain the key 'kafka_offset'",
+        ),
+        (
+            NewOffset(OF_SINK, {"kafka_offset": "x"}),
+            "Failed to parse the following Kafka offset value in the provided offsets: 'x'. Offset values for sink "
+            "connectors need to be integers.",
+        ),
+        (NewOffset(OF_SINK, {"kafka_offset": -1}), "Invalid negative offset: -1"),
+    ],
+)
+def test_offsets_that_no_sink_has_are_refused_with_the_texts_of_kafka_connect(
+    offset: NewOffset, message: str, services: RestServices
+) -> None:
+    with pytest.raises(RestError) as refused:
+        services.alter_offsets("c", ConnectorType.SINK, {"connector.class": "FileStreamSink"}, [offset])
+    assert (refused.value.status, str(refused.value)) == (400, message)
+
+
+def test_a_group_that_zombies_have_not_left_is_a_500_with_the_text_of_kafka_connect(
+    services: RestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = GroupDescription("connect-c", "Stable", "consumer", ("m",))
+    monkeypatch.setattr(rest_services, "describe_group", lambda *_: busy)
+    clock = itertools.count(step=60)
+    monkeypatch.setattr(rest_services, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    config = {"connector.class": "FileStreamSink"}
+    with pytest.raises(RestError) as altered:
+        services.alter_offsets("c", ConnectorType.SINK, config, [NewOffset(OF_SINK, {"kafka_offset": "7"})])
+    with pytest.raises(RestError) as reset:
+        services.reset_offsets("c", ConnectorType.SINK, config)
+    found = [(refused.value.status, str(refused.value)) for refused in (altered, reset)]
+    assert found == [(500, ZOMBIE.format("alter")), (500, ZOMBIE.format("reset"))]
