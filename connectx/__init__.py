@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from connectx.api.cluster import Cluster
     from connectx.api.connect_cluster import audit
     from connectx.api.connector import Connector
+    from connectx.api.open_clusters import close_all, clusters
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
     from connectx.model.configdef import ConfigDef
@@ -53,6 +54,8 @@ _HOMES = {
     "attach": "connectx.api.attached.cluster",
     "audit": "connectx.api.connect_cluster",
     "check": "connectx.verify.check.check",
+    "close_all": "connectx.api.open_clusters",
+    "clusters": "connectx.api.open_clusters",
     "doctor": "connectx.verify.doctor.doctor",
     "read_topic": "connectx.verify.check.topic_table",
 }
@@ -82,6 +85,8 @@ __all__ = [
     "attach",
     "audit",
     "check",
+    "close_all",
+    "clusters",
     "doctor",
     "read_topic",
 ]

@@ -7,6 +7,7 @@ class, because its workers are started one by one (its tests have EmbeddedConnec
 from __future__ import annotations
 
 import atexit
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from connectx.api.fault_origin import injected
 from connectx.api.faults.agenda import Agenda
 from connectx.api.faults.verbs import FaultVerbs
 from connectx.api.forms import kafka_fact, spark_fact
+from connectx.api.open_clusters import closed, opened, warn_of_another
 from connectx.api.recorder import Recorder
 from connectx.api.supervisor import STABLE_S, Supervisor
 from connectx.api.workers import Worker, Workers
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-    from connectx.api.connector import Connector
     from connectx.runtime.worker_handle import Isolation, WorkerHandle
     from connectx.verify.audit.gather import AuditInput
 
@@ -130,6 +131,10 @@ class Cluster(FaultVerbs, ConnectCluster):
         if bootstrap_servers is not None:
             profile["bootstrap.servers"] = bootstrap_servers
         self._config = worker_config(profile)  # before anything is started
+        for warning in self._config.warnings:
+            warnings.warn(warning, stacklevel=2)
+        if bootstrap_servers is None:
+            warn_of_another(self._config.group_id)
         self._spark = SparkProvider(_chosen(spark, self._config.spark_settings), serve=isolation == "process")
         self._client = RestClient(self._urls, http=http_client(self._config))
         try:
@@ -147,6 +152,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         except BaseException:
             self.close()
             raise
+        opened(self)
         atexit.register(self.close)  # after those of Kafka's and Spark's processes, so that it runs before them
 
     def _start_spark_and_kafka(self, show: Progress, *, embedded: bool, gate: bool) -> None:
@@ -163,14 +169,8 @@ class Cluster(FaultVerbs, ConnectCluster):
             with step(show, f"Connecting to Spark at {self._spark.settings.shown}"):
                 self._spark.get()
 
-    def create(
-        self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
-    ) -> Connector:
-        """As `ConnectCluster.create`. A class that does not exist is refused here, before a worker gets the request."""
-        text = self._as_text(config)
-        if text.get("connector.class"):
-            self._plugins.connector_class(str(text["connector.class"]))
-        return super().create(name, text, initial_state=initial_state, timeout=timeout)
+    def _check_class(self, name: str) -> None:
+        self._plugins.connector_class(name)
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         for value in config.values():
@@ -301,6 +301,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         try:
             super().close()
         finally:
+            closed(self)
             atexit.unregister(self.close)
 
     def _start(self, workers: int, join: bool, progress: Progress) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
+from connectx.api.misspelled_keys import warn_of_misspelled
 from connectx.api.movement import backlog, topic_sizes
 from connectx.api.notes import Notes
 from connectx.api.waits import wait_committed
@@ -136,6 +137,8 @@ class ConnectCluster(ABC):
     ) -> Connector:
         """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
 
+        Warns of a key that has no effect and resembles one that has.
+
         Raises:
             PluginNotFoundError: there is no such connector class (only for a `Cluster` that this process started).
             ClassNotImportableError: a class of a notebook, and workers that are separate processes.
@@ -143,8 +146,15 @@ class ConnectCluster(ABC):
             ConnectorExistsError: a connector of that name exists.
         """
         text, name = self._as_text(config), name.strip()  # as workers do with the names of new connectors
+        if text.get("connector.class"):
+            self._check_class(str(text["connector.class"]))
         self._client.create(name, text, initial_state=initial_state, timeout_s=timeout)
+        warn_of_misspelled(self._client, name, text, level=2)
         return self[name]
+
+    @abstractmethod
+    def _check_class(self, name: str) -> None:
+        """Refuse a class that certainly does not exist, before a worker gets the request."""
 
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from connectx.api.misspelled_keys import warn_of_misspelled
 from connectx.core.replies import Config
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import ConfigError
@@ -296,10 +297,12 @@ class ConnectorConfig(Mapping[str, "str | None"]):
             ConfigRejectedError: the result is invalid; has all messages. Nothing was changed.
         """
         self._values = dict(self._client.patch_config(self._connector, changes)["config"] or {})
+        warn_of_misspelled(self._client, self._connector, self._values, level=2)
 
     def replace(self, values: Config) -> None:
         """Use these values instead of all others; errors as with `update`."""
         self._values = dict(self._client.put_config(self._connector, values)["config"] or {})
+        warn_of_misspelled(self._client, self._connector, self._values, level=2)
 
     def __getitem__(self, key: str) -> str | None:
         return self._values[key]

@@ -150,13 +150,14 @@ class Worker:
         return self._handle.recordings(reason)
 
     def kill(self) -> None:
-        """End it without leaving the group: connections drop, nothing is committed or aborted. Nothing if it has ended.
+        """End it without leaving the group: connections drop, nothing is committed or aborted.
 
         It stays cut off permanently, so that no later request of its threads reaches Kafka.
-        """
-        if not self._handle.alive:
-            return
 
+        Raises:
+            WorkerStoppedError: it has ended before.
+        """
+        self._check_alive()
         record = self._recorder("kill")
 
         def hit() -> None:

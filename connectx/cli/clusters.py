@@ -17,6 +17,7 @@ from connectx.errors.rest import CommandError, ConnectorNotFoundError
 from connectx.errors.transfer import ImportIncompleteError
 from connectx.history.wording import task_of
 from connectx.model.group import WorkSet
+from connectx.model.spelling import known_keys
 from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Row
 
@@ -176,8 +177,7 @@ def _planned(at: At, wanted: Declared, there: Present | None) -> Planned:
     config = at.revealed(wanted.config, old)
     result = at.cluster.validate({**config, "name": wanted.name})
     problems = [problem for info in result["configs"] for problem in info["value"]["errors"]]
-    known = [info["definition"]["name"] for info in result["configs"] if info["definition"] is not None]
-    found = planned(replace(wanted, config=config), there, problems, known)
+    found = planned(replace(wanted, config=config), there, problems, known_keys(result))
     before, after = at.shown(old), at.shown(config)
     return replace(found, diff={key: (before.get(key), after.get(key)) for key in found.diff})
 

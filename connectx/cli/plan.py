@@ -15,7 +15,7 @@ from connectx.core.group.assignor import AssignorMemory, IncrementalCooperativeA
 from connectx.history.wording import plural
 from connectx.model.group import WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
-from connectx.model.spelling import misspelled
+from connectx.model.spelling import without_effect
 from connectx.values import Value
 from connectx.views import Row
 
@@ -122,11 +122,7 @@ class Plan(Value):
 def planned(wanted: Declared, present: Present | None, problems: Sequence[str], known: Collection[str] = ()) -> Planned:
     """What would become of one connector; `known` has the keys that its class, its type and its plugins define."""
     found = _planned(wanted, present, problems)
-    warnings = tuple(
-        f"{key} has no effect: the connector does not know it. Did you mean {meant}?"
-        for key, meant in misspelled(wanted.config.keys(), known)
-    )
-    return replace(found, warnings=warnings)
+    return replace(found, warnings=without_effect(wanted.config.keys(), known))
 
 
 def _planned(wanted: Declared, present: Present | None, problems: Sequence[str]) -> Planned:

@@ -78,6 +78,16 @@ class TransactionBoundaryError(ConnectxError):
         )
 
 
+class NotASliceError(ConnectxError):
+    """A source task returned rows, or anything else, where the runtime needs a slice."""
+
+    def __init__(self, method: str, returned: type) -> None:
+        super().__init__(
+            f"{method}() of the connector returned {returned.__module__}.{returned.__qualname__}, which is no slice.",
+            next_step="Return connectx.Slice(rows, offset): the rows, and the source offset after the last of them.",
+        )
+
+
 class MalformedDataError(ConnectxError):
     """Bytes of the group protocol or of an internal topic, or values for them, have the wrong shape."""
 

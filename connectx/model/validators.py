@@ -9,6 +9,7 @@ from connectx.model.configdef import Validator
 from connectx.model.patterns import compiled, problem_of
 
 _ADDRESS = re.compile(r"([\w.%-]*://)?(\[[0-9A-Fa-f:%.]+\]|[\w.%-]+):[0-9]+", re.ASCII)
+_MAX_PORT = 65_535
 
 
 def at_least(minimum: float) -> Validator:
@@ -114,6 +115,12 @@ def matching(pattern: str) -> Validator:
     )
 
 
+def is_port(digits: str) -> bool:
+    """Whether digits are a port of TCP, 0 to 65535."""
+    number = digits.lstrip("0") or "0"
+    return len(number) <= len(str(_MAX_PORT)) and int(number) <= _MAX_PORT
+
+
 def addresses() -> Validator:
     """A list of `host:port`, not empty, as Kafka's clients take it (ClientUtils.parseAndValidateAddresses)."""
 
@@ -122,6 +129,9 @@ def addresses() -> Validator:
         wrong = [entry for entry in given if not _ADDRESS.fullmatch(entry)]
         if wrong:
             return f"{wrong[0]} is not host:port"
+        for entry in given:
+            if not is_port(entry.rpartition(":")[2]):
+                return f"Invalid port in {entry}"
         return None if given else "No host:port is given"
 
     return Validator(check, "non-empty list of host:port")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from connectx.errors.plugins import ConfigError
 from connectx.model.configdef import invalid_value
+from connectx.model.spelling import misspelled
 from connectx.model.states import ExactlyOnceSupport
 from connectx.model.worker_keys import STORAGES, WORKER_CONFIG, WorkerKeys
 from connectx.values import Value
@@ -198,7 +199,7 @@ def _contradictions(values: Mapping[str, Any]) -> list[str]:
 
 
 def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
-    found = []
+    found, alike = [], dict(misspelled(originals, WORKER_CONFIG.keys))
     for name in sorted(originals):
         if name in ("internal.key.converter", "internal.value.converter", "rest.host.name", "rest.port"):
             found.append(f"{name} was removed from Kafka Connect and has no effect.")
@@ -214,7 +215,8 @@ def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
         elif name in _WITHOUT_EFFECT:
             found.append(f"{name} has no effect: {_WITHOUT_EFFECT[name]}.")
         elif name not in WORKER_CONFIG and not name.startswith(_PREFIXES):
-            found.append(f"{name} is not a key of a Kafka Connect worker and has no effect.")
+            meant = f" Did you mean {alike[name]}?" if name in alike else ""
+            found.append(f"{name} is not a key of a Kafka Connect worker and has no effect.{meant}")
     return tuple(found)
 
 
@@ -233,6 +235,7 @@ _EMBEDDED: Final = (
     ("config.storage.replication.factor", "1", "the embedded Kafka has one broker"),
     ("offset.storage.replication.factor", "1", "the embedded Kafka has one broker"),
     ("status.storage.replication.factor", "1", "the embedded Kafka has one broker"),
+    ("errors.deadletterqueue.topic.replication.factor", "1", "the embedded Kafka has one broker"),
     ("offset.storage.partitions", "5", "fewer partitions start faster"),
     ("listeners", "http://127.0.0.1:0", "REST stays on this machine, on a free port"),
 )

@@ -15,7 +15,7 @@ from connectx.model.configdef import REQUIRED, ConfigDef, ConfigKey, Validator
 from connectx.model.group import ProtocolVersion
 from connectx.model.header_rules import HEADER_RULES, HeaderRule, header_rules
 from connectx.model.states import ExactlyOnceSupport
-from connectx.model.validators import addresses, at_least, between, one_of
+from connectx.model.validators import addresses, at_least, between, is_port, one_of
 
 T = TypeVar("T")
 
@@ -61,8 +61,13 @@ def _urls(value: Any) -> str | None:
 
 
 def _admin_urls(value: Any) -> str | None:
-    bad = [url for url in value or () if not re.fullmatch(r"https?://[^/:]*:[0-9]+/?", url, re.IGNORECASE)]
-    return f"a listener must look like http://localhost:8080, and {bad[0]!r} does not." if bad else None
+    for url in value or ():
+        match = re.fullmatch(r"https?://[^/:]*:([0-9]+)/?", url, re.IGNORECASE)
+        if match is None:
+            return f"a listener must look like http://localhost:8080, and {url!r} does not."
+        if not is_port(match[1]):
+            return f"the port of {url!r} is above 65535."
+    return None
 
 
 _PROTOCOLS: Final[Mapping[str, tuple[ProtocolVersion, ...]]] = {
@@ -338,6 +343,15 @@ class WorkerKeys:
         1024 * 1024,
         validator=at_least(0),
         doc="Size of the latest steps of the worker's core that are kept for `cluster.record`; 0 keeps none.",
+    )
+
+    # A default for connectors, connectx's own: Kafka Connect has a default for each connector alone.
+
+    errors_deadletterqueue_topic_replication_factor = WorkerKey[int](
+        "SHORT",
+        3,
+        validator=REPLICATION_FACTOR,
+        doc="Replication factor of dead letter queues whose sinks do not set one.",
     )
 
     # The REST server (RestServerConfig). Logins and limits are connectx's own: Kafka Connect has extensions for them.

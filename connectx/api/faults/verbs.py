@@ -5,6 +5,7 @@ Decides which faults a cluster supports: some need its own broker or a gate.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from connectx.api.faults.after import After
@@ -23,7 +24,12 @@ class FaultVerbs(DirectFaults):
         """The same verbs, called after `delay_s` seconds: `cluster.after(5).kill("worker-1")`.
 
         They return a handle with `state`, `result()` and `cancel()`, without waiting. `close` cancels faults not begun.
+
+        Raises:
+            ValueError: `delay_s` is negative, or no number of seconds.
         """
+        if not 0 <= delay_s < threading.TIMEOUT_MAX:
+            raise ValueError(f"delay_s must be a number of seconds from 0, not {delay_s}")
         return After(self, self._agenda, delay_s)
 
     def chaos(

@@ -265,6 +265,24 @@ def test_two_clusters_in_one_process_do_not_disturb_each_other(
     mine.check_exactly_once()
 
 
+@BROKER
+def test_open_clusters_are_listed_and_a_second_one_of_the_same_group_is_told(
+    cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path
+) -> None:
+    with pytest.warns(UserWarning, match=r"cx\.close_all") as told:
+        other = cx.Cluster(config={**QUICK, "group.id": cluster.config.group_id})
+    with other:
+        assert [warning.filename for warning in told] == [__file__]
+        assert cx.clusters()[-1] is other
+        assert any(one is cluster for one in cx.clusters())
+        lines = make_lines(other)
+        lines.start()
+        letters = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": f"{lines.name}-letters"}
+        sink = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"), "topics": lines.topic}
+        other.create("out", {**sink, **letters}).wait("RUNNING", WAIT_S)  # its queue has one replica
+    assert all(one is not other for one in cx.clusters())
+
+
 @pytest.fixture
 def own(kafka: EmbeddedKafka, numbers: Iterator[int]) -> dict[str, Any]:
     """Arguments of a cluster on a Kafka that is not its own; the broker has one node."""

@@ -7,11 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from connectx.data.transforms.api import Transform
+from connectx.errors.plugins import NotASliceError
+from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
+from connectx.model.source_offsets import SourceOffset
+from connectx.plugins.connectors import SourceConnector
 from connectx.plugins.errors import RetriableError
+from connectx.plugins.tasks import SourceTask
 from tests.support.profiles import dotted
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
@@ -42,6 +48,18 @@ class Away(Transform):
         return table
 
 
+class Tables(SourceConnector):
+    """Its task returns rows where the runtime needs a slice."""
+
+    config = ConfigDef()
+
+    class Task(SourceTask):
+        def poll(self, spark: Any, offset: SourceOffset | None) -> Any:
+            return pa.table({"value": ["one"]})
+
+    task_class = Task
+
+
 @pytest.fixture
 def lines(place: Place, tmp_path: Path) -> Callable[..., Task]:
     """A task over a file of three lines: one, away, two."""
@@ -70,6 +88,11 @@ def test_without_a_retry_timeout_it_fails_the_task(lines: Callable[..., Task]) -
     task = lines(transforms="a", transforms_a_type=f"{HERE}.Away")
     assert "the registry is away" in task.begin_and_fail().trace
     assert (task.runner.errors.record_failures, task.runner.errors.record_errors) == (1, 1)
+
+
+def test_a_task_that_returns_no_slice_is_told_what_to_return(place: Place) -> None:
+    task = place.task({"connector.class": place.plugins.register(Tables)})
+    assert NotASliceError.__name__ in task.begin_and_fail().trace
 
 
 def test_with_tolerance_only_the_rows_that_still_fail_are_skipped_when_time_is_over(

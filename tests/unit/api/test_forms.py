@@ -174,6 +174,8 @@ class StandIn(ConnectCluster):
     def audit_input(self) -> AuditInput:
         return AUDITED
 
+    def _check_class(self, name: str) -> None: ...
+
     @property
     def config(self) -> Any:
         return None

@@ -174,6 +174,26 @@ def test_what_has_no_effect_is_told() -> None:
     assert config.config_topic.partitions == 1
 
 
+def test_a_misspelled_key_is_told_with_the_one_that_was_meant() -> None:
+    (warning,) = WorkerConfig.parse({**MINIMAL, "scheduled.rebalance.max.delay": "0"}).warnings
+    assert warning.endswith("Did you mean scheduled.rebalance.max.delay.ms?")
+
+
+@pytest.mark.parametrize("port", ["65536", "99999", "9" * 5000])
+@pytest.mark.parametrize("key", ["listeners", "admin.listeners", "bootstrap.servers"])
+def test_a_port_that_cannot_be_is_refused(key: str, port: str) -> None:
+    url = f"127.0.0.1:{port}" if key == "bootstrap.servers" else f"http://127.0.0.1:{port}"
+    with pytest.raises(ConfigError) as caught:
+        WorkerConfig.parse({**MINIMAL, key: url})
+    (problem,) = caught.value.problems
+    assert key in problem
+
+
+def test_the_last_port_there_is_can_be_used() -> None:
+    config = {**MINIMAL, "listeners": "http://127.0.0.1:065535", "bootstrap.servers": "127.0.0.1:65535"}
+    assert WorkerConfig.parse(config).warnings == ()
+
+
 def test_secrets_are_not_in_the_text_form() -> None:
     secrets = {
         "sasl.jaas.config": "hunter2",
@@ -194,6 +214,7 @@ def test_the_notebook_profile_gives_way_to_the_user_and_names_topics_after_the_g
     topics = (config.config_topic, config.offset_topic, config.status_topic)
     assert [topic.name for topic in topics] == ["flights-configs", "flights-offsets", "flights-statuses"]
     assert [topic.replication_factor for topic in topics] == [1, 1, 1]
+    assert config.errors_deadletterqueue_topic_replication_factor == 1
     assert config.exactly_once_source_enabled
     assert config.warnings == ()
     assert all(url.startswith("http://127.0.0.1:") for url in config.listeners)

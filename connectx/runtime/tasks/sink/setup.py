@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 _MAX_POLL_RECORDS = 10_000
+_REPLICATION_FACTOR = "errors.deadletterqueue.topic.replication.factor"
 _MAX_POLL_KEY = "consumer.override.max.poll.records"
 _DELAY_KEY = "errors.retry.delay.max.ms"
 """Without it a put waits at most 5 s between two tries, not a minute as other operations in Kafka Connect."""
@@ -93,7 +94,8 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     """
     task, config, worker = order.task, order.connector_config, services.config
     plugins.check_task_count(config, order.task_count)
-    settings = sink_connector_settings(config)
+    of_worker = {_REPLICATION_FACTOR: str(worker.errors_deadletterqueue_topic_replication_factor)}
+    settings = sink_connector_settings({**of_worker, **config})
     RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
     plugin = services.created(plugins.create_task, config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"

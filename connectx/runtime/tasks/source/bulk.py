@@ -18,6 +18,7 @@ from connectx.core.loops.messages import CoresKnown
 from connectx.core.producer.messages import Loan
 from connectx.core.source import messages
 from connectx.errors.base import ConnectxError
+from connectx.errors.plugins import NotASliceError
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.plugins.errors import RetriableError
 from connectx.plugins.slices import BulkSlice, Slice
@@ -107,6 +108,8 @@ class SourceBulk:
             return messages.PollFailed(trace_of(shown), retriable=False)
         if polled is None:
             return messages.PolledNothing()
+        if not isinstance(polled, (Slice, BulkSlice)):
+            return messages.PollFailed(trace_of(NotASliceError("poll_bulk", type(polled))), retriable=False)
         self._polled = polled
         self._slices += 1
         if isinstance(polled, BulkSlice):

@@ -17,7 +17,13 @@ from connectx.core.loops.messages import NotDone
 from connectx.core.source import messages
 from connectx.data.frames import in_arrow
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
-from connectx.errors.plugins import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
+from connectx.errors.plugins import (
+    ConversionError,
+    NotASliceError,
+    RegistryUnavailableError,
+    TransactionBoundaryError,
+    TransformError,
+)
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.errors import RetriableError
 from connectx.plugins.slices import Slice
@@ -93,6 +99,8 @@ class SourcePoller:
             return messages.PollFailed(trace_of(shown), retriable=False)
         if polled is None:
             return messages.PolledNothing(self._after_what_was_sent())
+        if not isinstance(polled, Slice):
+            return messages.PollFailed(trace_of(NotASliceError("poll", type(polled))), retriable=False)
         self._slice, self._asked = polled, self._context.take_boundaries()
         return self.convert(messages.ConvertAgain())
 
