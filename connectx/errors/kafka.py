@@ -129,6 +129,17 @@ class OwnOffsetsTopicError(ConnectxError):
         )
 
 
+class RecordBatchError(ConnectxError):
+    """A batch of a topic cannot be read. Kafka's consumers stop there, too."""
+
+    def __init__(self, partition: str, offset: int, why: str) -> None:
+        super().__init__(
+            f"The record batch of {partition} at offset {offset} cannot be read: {why}.",
+            next_step="To continue after it, stop the connector, alter its offset of that partition "
+            "(PATCH /connectors/NAME/offsets) and resume it; or delete the records up to it from the topic.",
+        )
+
+
 class OffsetOutOfRangeError(ConnectxError):
     """The log of a partition does not have the offset where a sink task continues."""
 

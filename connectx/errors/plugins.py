@@ -92,6 +92,7 @@ class MalformedDataError(ConnectxError):
     """Bytes of the group protocol or of an internal topic, or values for them, have the wrong shape."""
 
     def __init__(self, what: str, why: str) -> None:
+        self.why = why
         super().__init__(
             f"{what[0].upper()}{what[1:]} cannot be used: {why}.",
             next_step="Find its writer: all workers and connectors of the group must use Kafka Connect's formats.",

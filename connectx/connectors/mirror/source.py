@@ -195,7 +195,7 @@ class MirrorSource(SourceConnector):
                 RetriableError: the source cannot be reached.
                 MirrorGapError: the source has removed records that were not read yet.
                 MirrorTopicRecreatedError: a topic of the source was deleted and created again.
-                KafkaLoginError, KafkaPermissionError, KafkaRequestError, MalformedDataError
+                KafkaLoginError, KafkaPermissionError, KafkaRequestError, RecordBatchError
             """
             try:
                 if self._fetcher is None:

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.errors.kafka import RecordBatchError
+from connectx.errors.plugins import MalformedDataError
 from connectx.model.ids import TopicPartition
-from connectx.protocol.record_batches import HEADERS, BatchHeader, decode_rows, scan
+from connectx.protocol.record_batches import HEADERS, BatchHeader, Records, decode_rows, records_of, scan
 
 SCHEMA: Final = pa.schema(
     [
@@ -28,6 +30,9 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """Columns of fetched records. Timestamps are ms since 1970, or null."""
+
+_ROOM_BYTES: Final = 64 * 1024 * 1024
+"""Memory for what is decompressed at a time: the batch that takes the last of it is the last one."""
 
 
 class Chunk:
@@ -79,26 +84,40 @@ class Chunk:
                 these are left out.
 
         Raises:
-            MalformedDataError: the data are no batches of format 2, or a CRC is wrong.
+            RecordBatchError: the data are no batches of format 2, or a CRC is wrong.
         """
-        batches = list(scan(data, check_crc=check_crc))
+        batches: list[BatchHeader] = []
+        try:
+            batches.extend(scan(data, check_crc=check_crc))
+        except MalformedDataError as error:
+            raise RecordBatchError(str(target), batches[-1].end_offset if batches else offset, error.why) from error
         return cls(target, offset, data, batches, aborted) if batches else None
 
     @property
     def is_empty(self) -> bool:
         return self.rest is None and not self._batches
 
-    def select(self, wanted: int) -> list[BatchHeader]:
-        """Take the next batches, up to `selected_end`, until they have as many records as wanted."""
-        batches: list[BatchHeader] = []
-        count = 0
-        while self._batches and count < wanted:
+    def select(self, wanted: int, room_bytes: int) -> list[Records]:
+        """Take the next batches, up to `selected_end`, until they have as many records as wanted or take the room.
+
+        Raises:
+            RecordBatchError: a batch cannot be decompressed, or takes too much memory.
+        """
+        selected: list[Records] = []
+        while self._batches and wanted > 0 and room_bytes > 0:
             batch = self._batches.popleft()
             self.selected_end = batch.end_offset
             if self._is_visible(batch) and batch.count:
-                batches.append(batch)
-                count += batch.count
-        return batches
+                selected.append(self._records(batch))
+                wanted -= batch.count
+                room_bytes -= selected[-1].size_bytes
+        return selected
+
+    def _records(self, batch: BatchHeader) -> Records:
+        try:
+            return records_of(self.data, batch)
+        except MalformedDataError as error:
+            raise RecordBatchError(str(self.target), batch.base_offset, error.why) from error
 
     def _is_visible(self, batch: BatchHeader) -> bool:
         """False for transaction markers and batches of aborted transactions.
@@ -121,22 +140,24 @@ def take_rows(chunks: Iterable[Chunk], max_records: int) -> tuple[pa.Table, list
         of its first row. A chunk without visible records is among them with None, one with a rest may be there twice.
 
     Raises:
-        MalformedDataError: records do not fit their batch.
+        RecordBatchError: a batch cannot be read.
     """
     tables: list[pa.Table] = []
     taken: list[tuple[Chunk, int | None]] = []
-    selected: list[tuple[Chunk, list[BatchHeader]]] = []
-    left = max_records
+    selected: list[tuple[Chunk, list[Records]]] = []
+    left, room_bytes = max_records, _ROOM_BYTES
     for chunk in chunks:
-        if left <= 0:
+        if left <= 0 or room_bytes <= 0:
             break
         if chunk.rest is not None:  # of the first one only
             tables.append(chunk.rest.slice(0, left))
             taken.append((chunk, tables[0]["offset"][0].as_py()))
             left -= _cut(chunk, chunk.rest, left)
         if left > 0 and not chunk.is_empty:
-            selected.append((chunk, chunk.select(left)))
-            left -= sum(batch.count for batch in selected[-1][1])
+            found = chunk.select(left, room_bytes)
+            selected.append((chunk, found))
+            left -= sum(records.batch.count for records in found)
+            room_bytes -= sum(records.size_bytes for records in found)
     if selected:
         rows, firsts = _decode(selected)
         limit = max_records - sum(table.num_rows for table in tables)
@@ -158,11 +179,25 @@ def _cut(chunk: Chunk, rows: pa.Table, limit: int) -> int:
     return int(rows.num_rows)
 
 
-def _decode(selected: Sequence[tuple[Chunk, Sequence[BatchHeader]]]) -> tuple[pa.Table, list[int | None]]:
+def _rows(selected: Sequence[tuple[Chunk, Sequence[Records]]]) -> pa.Table:
+    """Rows of all batches; the error names the first that cannot be read."""
+    try:
+        return decode_rows([records for _, found in selected for records in found])
+    except MalformedDataError as error:
+        for chunk, found in selected:
+            for records in found:
+                try:
+                    decode_rows([records])
+                except MalformedDataError as own:
+                    raise RecordBatchError(str(chunk.target), records.batch.base_offset, own.why) from error
+        raise
+
+
+def _decode(selected: Sequence[tuple[Chunk, Sequence[Records]]]) -> tuple[pa.Table, list[int | None]]:
     """Rows of all batches, and the offset of each chunk's first row."""
-    rows = decode_rows([(chunk.data, batch) for chunk, batches in selected for batch in batches])
-    counts = np.array([sum(batch.count for batch in batches) for _, batches in selected], np.int64)
-    if any(batches and batches[0].base_offset < chunk.position for chunk, batches in selected):
+    rows = _rows(selected)
+    counts = np.array([sum(records.batch.count for records in found) for _, found in selected], np.int64)
+    if any(found and found[0].batch.base_offset < chunk.position for chunk, found in selected):
         offsets = rows["offset"].to_numpy()
         wanted = offsets >= np.repeat(np.array([chunk.position for chunk, _ in selected], np.int64), counts)
         ends = np.cumsum(counts)
@@ -174,7 +209,7 @@ def _decode(selected: Sequence[tuple[Chunk, Sequence[BatchHeader]]]) -> tuple[pa
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
     ]
     stamps = rows["timestamp"]
-    if any(batch.first_timestamp_ms < 0 for _, batches in selected for batch in batches):
+    if any(records.batch.first_timestamp_ms < 0 for _, found in selected for records in found):
         stamps = pc.if_else(pc.equal(stamps, -1), None, stamps)
     topics = pa.array([chunk.target.topic for chunk, _ in selected], pa.string())
     partitions = np.array([chunk.target.partition for chunk, _ in selected], np.int32)

@@ -21,7 +21,13 @@ from connectx.core.fetcher import errors
 from connectx.core.fetcher import messages as msg
 from connectx.core.fetcher.fetcher import FetcherCore
 from connectx.errors.base import ConnectxError
-from connectx.errors.kafka import KafkaLoginError, KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
+from connectx.errors.kafka import (
+    KafkaLoginError,
+    KafkaPermissionError,
+    KafkaRequestError,
+    OffsetOutOfRangeError,
+    RecordBatchError,
+)
 from connectx.kafka.core_client import CoreClient, connection_settings
 from connectx.kafka.fetcher.chunks import Chunk, take_rows
 from connectx.kafka.fetcher.requests import FetcherRequests, Reply
@@ -116,7 +122,7 @@ class RecordFetcher(CoreClient[FetcherCore]):
             KafkaPermissionError: no ACL for a topic.
             KafkaLoginError: Kafka does not accept the credentials.
             KafkaRequestError: a partition cannot be read for another reason.
-            MalformedDataError: what Kafka sent are no record batches.
+            RecordBatchError: what Kafka sent cannot be read as record batches.
         """
         with self._changed:
             self._changed.wait_for(lambda: bool(self._ready) or self._crash is not None, timeout_s)
@@ -128,7 +134,12 @@ class RecordFetcher(CoreClient[FetcherCore]):
             self._ready.popleft()
             raise _failure(failed)
         chunks = itertools.takewhile(lambda item: isinstance(item, Chunk), tuple(self._ready))
-        return self._fetched(*take_rows(cast(Iterator[Chunk], chunks), max_records))
+        try:
+            taken = take_rows(cast(Iterator[Chunk], chunks), max_records)
+        except RecordBatchError as error:
+            self._crash = error  # the batch is no longer in its chunk, and must not be passed by
+            raise
+        return self._fetched(*taken)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of the latest answers; asks no broker."""

@@ -42,7 +42,7 @@ def read_ranges(
 
     Raises:
         OffsetOutOfRangeError: the log no longer has the start.
-        KafkaPermissionError, KafkaLoginError, KafkaRequestError, MalformedDataError: see RecordFetcher.poll;
+        KafkaPermissionError, KafkaLoginError, KafkaRequestError, RecordBatchError: see RecordFetcher.poll;
             KafkaRequestError also if nothing came for `quiet_s`.
     """
     left = {partition: end for partition, (start, end) in ranges.items() if end > start}

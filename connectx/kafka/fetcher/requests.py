@@ -15,7 +15,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from connectx.core.clients.messages import Answered, FetchMetadata, SendRequest, Unanswered
 from connectx.core.fetcher import messages as msg
-from connectx.errors.plugins import MalformedDataError
+from connectx.errors.kafka import RecordBatchError
 from connectx.kafka.client_requests import ClientRequests, metadata_fetched
 from connectx.kafka.fetcher.chunks import Chunk
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
@@ -64,7 +64,7 @@ class FetcherRequests(ClientRequests):
                     reply = await self._fetch(effect.request_id, effect.node, effect.request, deadline_s)
                 case _ as never:
                     assert_never(never)
-        except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion, MalformedDataError) as error:
+        except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion, RecordBatchError) as error:
             self._report(error)
         except kafka_errors.Cancelled:  # its connection was closed here
             self._report(Unanswered(effect.request_id, "the request was cancelled"))

@@ -10,7 +10,15 @@ Sources: Kafka's DefaultRecordBatch and DefaultRecord (KIP-98), CompressionType.
 """
 
 from connectx.protocol.record_batches.codecs import Compression
-from connectx.protocol.record_batches.decoding import BatchHeader, DecodedBatch, decode, decode_rows, scan
+from connectx.protocol.record_batches.decoding import (
+    BatchHeader,
+    DecodedBatch,
+    Records,
+    decode,
+    decode_rows,
+    records_of,
+    scan,
+)
 from connectx.protocol.record_batches.encoding import (
     HEADER_BYTES,
     HEADERS,
@@ -32,11 +40,13 @@ __all__ = [
     "DecodedBatch",
     "PreparedRecords",
     "RecordSet",
+    "Records",
     "decode",
     "decode_rows",
     "encode",
     "finish",
     "prepare",
+    "records_of",
     "scan",
     "split",
 ]

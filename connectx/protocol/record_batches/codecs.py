@@ -13,14 +13,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from connectx.errors.plugins import MalformedDataError
-from connectx.model.decoding import refusing
+from connectx.model.decoding import WrongShape, refusing
 
 IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NAMES: Final = {number: name for name, number in IDS.items()}
-MOST_BYTES: Final = 1 << 30
-"""Of records once they are decompressed: a few kilobytes can claim to be more than a worker has memory for."""
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""Of one batch once it is decompressed: a few kilobytes can hold more than a worker has memory for."""
 
 _BLOCK_BYTES: Final = 64 * 1024
+_READ_BYTES: Final = 1024 * 1024
 _XERIAL: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_FRAME: Final = bytes.fromhex("04224d18604082")  # version 1, independent blocks of 64 KiB, no checksums
@@ -57,7 +58,7 @@ def decompress(data: Any, name: str) -> Any:
     """Decompress a buffer.
 
     Raises:
-        MalformedDataError: the data is not of that codec, or takes more than a gibibyte.
+        MalformedDataError: the data is not of that codec, or takes more than MOST_BYTES.
     """
     with refusing(lambda why: MalformedDataError("a record batch", f"it cannot be decompressed with {name}: {why}")):
         match name:
@@ -66,14 +67,23 @@ def decompress(data: Any, name: str) -> Any:
             case "snappy":
                 return _from_snappy(memoryview(data).cast("B"))
             case _:
-                found = pa.CompressedInputStream(pa.BufferReader(data), name).read_buffer(MOST_BYTES + 1)
-                _check_size(len(found))
-                return found
+                return _streamed(pa.CompressedInputStream(pa.BufferReader(data), name))
 
 
-def _check_size(size_bytes: int) -> None:
+def check_size(size_bytes: int) -> None:
+    """Refuse to decompress more than MOST_BYTES of a batch."""
     if size_bytes > MOST_BYTES:
-        raise OverflowError(size_bytes)
+        raise WrongShape(f"it takes more than {MOST_BYTES} bytes once it is decompressed")
+
+
+def _streamed(packed: Any) -> Any:
+    """What a stream holds. It is read in blocks, so that memory is taken for what comes and not for the limit."""
+    blocks, size = [], 0
+    while block := packed.read(_READ_BYTES):
+        blocks.append(block)
+        size += len(block)
+        check_size(size)
+    return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
 
 
 def _xerial(data: memoryview) -> bytes:
@@ -109,7 +119,7 @@ def _from_snappy(data: memoryview) -> Any:
         (length,) = struct.unpack_from(">I", data, at)
         blocks.append(_snappy_block(data[at + 4 : at + 4 + length]))
         size += len(blocks[-1])
-        _check_size(size)
+        check_size(size)
         at += 4 + length
     return pa.py_buffer(b"".join(blocks))
 
@@ -121,5 +131,5 @@ def _snappy_block(block: memoryview) -> Any:
         shift, at = shift + 7, at + 1
         if block[at - 1] < 0x80:
             break
-    _check_size(size)
+    check_size(size)
     return pa.Codec("snappy").decompress(block, size, asbytes=True)

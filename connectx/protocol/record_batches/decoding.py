@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from connectx.errors.plugins import MalformedDataError
 from connectx.model.decoding import refusing
-from connectx.protocol.record_batches.codecs import MOST_BYTES, NAMES, decompress
+from connectx.protocol.record_batches.codecs import NAMES, check_size, decompress
 from connectx.protocol.record_batches.encoding import HEADER_BYTES, HEADERS
 from connectx.protocol.record_batches.varints import read_varints
 
@@ -28,6 +28,9 @@ _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_ROW_BYTES: Final = 100
+"""Memory that a record takes beside its bytes: numbers of the columns, and positions while they are read."""
+
 _FIRST_STEPS: Final = 64
 _MOST_STEPS: Final = 4096
 
@@ -71,6 +74,21 @@ class BatchHeader:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a batch, not compressed: the bytes of `data` from `start` to `end`.
+
+    Attributes:
+        size_bytes: memory for what was decompressed, with the columns that its records become; 0 if nothing was.
+    """
+
+    batch: BatchHeader
+    data: Any
+    start: int
+    end: int
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedBatch:
     """One batch. `rows` has the columns `offset`, `timestamp` (int64, ms), `key`, `value`, `headers`."""
 
@@ -99,7 +117,7 @@ def decode(data: Any, *, check_crc: bool = True) -> Iterator[DecodedBatch]:
             header.transactional,
             header.control,
             NAMES.get(header.attributes & _CODEC, ""),
-            decode_rows([(data, header)]),
+            decode_rows([records_of(data, header)]),
         )
 
 
@@ -146,18 +164,33 @@ def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
 
 
 @refusing(_malformed)
-def decode_rows(found: Sequence[tuple[Any, BatchHeader]]) -> pa.Table:
-    """All records of batches, in order, as one table with the columns of DecodedBatch.
-
-    Args:
-        found: batches with the data that they were found in by `scan`.
+def records_of(data: Any, batch: BatchHeader) -> Records:
+    """Records of a batch that `scan` has found in `data`.
 
     Raises:
-        MalformedDataError: a codec is unknown, or lengths do not fit.
+        MalformedDataError: the codec is unknown, or they take more than MOST_BYTES once they are decompressed.
     """
-    found = [(data, batch) for data, batch in found if batch.count]  # compaction leaves headers without records
-    batches = [batch for _, batch in found]
-    body, spans = _bodies(found)
+    if batch.attributes & _CODEC == 0:
+        return Records(batch, data, batch.start + HEADER_BYTES, batch.end)
+    name = NAMES.get(batch.attributes & _CODEC)
+    if name is None:
+        raise _malformed(f"its codec {batch.attributes & _CODEC} is unknown")
+    check_size(batch.count * _ROW_BYTES)
+    packed = pa.py_buffer(memoryview(data)[batch.start + HEADER_BYTES : batch.end])
+    body = memoryview(decompress(packed, name)).cast("B")
+    return Records(batch, body, 0, len(body), len(body) + batch.count * _ROW_BYTES)
+
+
+@refusing(_malformed)
+def decode_rows(found: Sequence[Records]) -> pa.Table:
+    """All records of batches, in order, as one table with the columns of DecodedBatch.
+
+    Raises:
+        MalformedDataError: lengths do not fit.
+    """
+    found = [records for records in found if records.batch.count]  # compaction leaves headers without records
+    batches = [records.batch for records in found]
+    body, spans = _joined(found)
     firsts, ends = _records(body, spans, [batch.count for batch in batches])
     flat = np.frombuffer(body, np.uint8)
     lengths, starts = read_varints(flat, firsts)
@@ -181,24 +214,15 @@ def decode_rows(found: Sequence[tuple[Any, BatchHeader]]) -> pa.Table:
     )
 
 
-def _bodies(found: Sequence[tuple[Any, BatchHeader]]) -> tuple[Any, list[tuple[int, int]]]:
-    """A buffer with the uncompressed records of all batches, and where those of each begin and end."""
-    first = found[0][0] if found else b""
-    if all(data is first and batch.attributes & _CODEC == 0 for data, batch in found):
+def _joined(found: Sequence[Records]) -> tuple[Any, list[tuple[int, int]]]:
+    """A buffer with the records of all batches, and where those of each begin and end."""
+    first = found[0].data if found else b""
+    if all(records.data is first for records in found):
         whole = first if isinstance(first, bytes) else memoryview(first).cast("B")
-        return whole, [(batch.start + HEADER_BYTES, batch.end) for _, batch in found]
-    bodies = [_body(memoryview(data), batch) for data, batch in found]
-    ends = np.cumsum([len(body) for body in bodies]).tolist()
-    if ends[-1] > MOST_BYTES:
-        raise _malformed(f"its records take {ends[-1]} bytes, and connectx reads up to {MOST_BYTES} at a time")
-    return bodies[0] if len(bodies) == 1 else b"".join(bodies), list(zip([0, *ends], ends, strict=False))
-
-
-def _body(view: memoryview, batch: BatchHeader) -> memoryview:
-    name = NAMES.get(batch.attributes & _CODEC)
-    if name is None:
-        raise _malformed(f"its codec {batch.attributes & _CODEC} is unknown")
-    return memoryview(decompress(pa.py_buffer(view[batch.start + HEADER_BYTES : batch.end]), name)).cast("B")
+        return whole, [(records.start, records.end) for records in found]
+    ends = np.cumsum([records.end - records.start for records in found]).tolist()
+    body = b"".join(memoryview(records.data).cast("B")[records.start : records.end] for records in found)
+    return body, list(zip([0, *ends], ends, strict=False))
 
 
 def _spread(batches: Sequence[BatchHeader], numbers: Sequence[int]) -> Any:

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectx.errors.plugins import MalformedDataError
+from connectx.errors.kafka import RecordBatchError
 from connectx.kafka.fetcher.chunks import SCHEMA, Chunk, take_rows
 from connectx.model.ids import TopicPartition
-from connectx.protocol.record_batches import Compression, encode, finish, prepare
+from connectx.protocol.record_batches import HEADER_BYTES, Compression, codecs, encode, finish, prepare
+from connectx.protocol.record_batches.codecs import IDS, compress, decompress
 
 T0 = TopicPartition("t", 0)
 NOW_MS = 1_700_000_000_000
-_BASE_AT, _ATTRIBUTES_AT, _LAST_AT, _COUNT_AT = 0, 21, 23, 57
+_BASE_AT, _LENGTH_AT, _ATTRIBUTES_AT, _LAST_AT, _COUNT_AT = 0, 8, 21, 23, 57
 _LOG_APPEND_TIME, _CONTROL = 0x08, 0x20
 
 
@@ -204,6 +205,79 @@ def test_a_batch_that_is_cut_off_is_left_to_the_next_fetch() -> None:
 def test_a_wrong_crc_is_an_error_unless_it_is_not_checked() -> None:
     data = bytearray(batch(0, b"a", codec="none"))
     struct.pack_into(">I", data, 17, 1)
-    with pytest.raises(MalformedDataError, match="CRC"):
+    with pytest.raises(RecordBatchError, match=r"t-0 at offset 0 .*CRC"):
         Chunk.of(T0, 0, bytes(data))
     assert taken(chunk(bytes(data))) == [(0, b"a")]
+
+
+def bomb(offset: int, packed: bytes, codec: str, count: int = 1) -> bytes:
+    """A batch whose records are whatever those bytes hold once they are decompressed."""
+    data = bytearray(batch(offset, b"")[:HEADER_BYTES]) + packed
+    struct.pack_into(">i", data, _LENGTH_AT, len(data) - 12)
+    struct.pack_into(">h", data, _ATTRIBUTES_AT, IDS[codec])
+    struct.pack_into(">i", data, _LAST_AT, count - 1)
+    struct.pack_into(">i", data, _COUNT_AT, count)
+    return bytes(data)
+
+
+PACKED = ("gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_batch_that_holds_more_than_the_limit_is_refused_where_it_lies(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codecs, "MOST_BYTES", 1_000_000)
+    packed = compress(bytes(1_000_001), Compression(codec))
+    assert len(packed) < 60_000
+    with pytest.raises(RecordBatchError, match=r"of t-0 at offset 5 .*more than 1000000 bytes"):
+        take_rows([chunk(batch(4, b"a") + bomb(5, packed, codec))], 10)
+    assert len(decompress(compress(bytes(1_000_000), Compression(codec)), codec)) == 1_000_000
+
+
+def test_the_memory_that_is_taken_follows_what_a_batch_holds_and_not_the_limit() -> None:
+    before = pa.total_allocated_bytes()
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    old = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert taken(chunk(batch(0, b"a", codec="gzip"))) == [(0, b"a")]
+    finally:
+        pa.set_memory_pool(old)
+    assert pool.max_memory() < 16_000_000
+    assert pa.total_allocated_bytes() - before < 1_000_000
+
+
+def test_a_batch_of_more_records_than_memory_holds_is_refused() -> None:
+    count = codecs.MOST_BYTES // 100 + 1
+    packed = compress(bytes(1_000), Compression("zstd"))
+    with pytest.raises(RecordBatchError, match="of t-0 at offset 5"):
+        take_rows([chunk(bomb(5, packed, "zstd", count))], 10)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_many_batches_are_decompressed_a_few_at_a_time(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectx.kafka.fetcher.chunks._ROOM_BYTES", 1_000_000)
+    value = bytes(400_000)
+    other = TopicPartition("u", 0)
+    chunks = [
+        chunk(b"".join(batch(offset, value, codec=codec) for offset in range(5))),
+        chunk(b"".join(batch(offset, value, codec=codec) for offset in range(5)), target=other),
+    ]
+    found: list[list[tuple[str, int]]] = []
+    while left := [one for one in chunks if not one.is_empty]:
+        rows, _ = take_rows(left, 100)
+        found.append(list(zip(rows["topic"].to_pylist(), rows["offset"].to_pylist(), strict=True)))
+    assert [len(rows) for rows in found] == [3, 3, 3, 1]
+    assert [row for rows in found for row in rows] == [(topic, offset) for topic in "tu" for offset in range(5)]
+
+
+@pytest.mark.parametrize("codec", ["none", *PACKED])
+def test_a_batch_whose_records_do_not_fit_is_named_among_others(codec: str) -> None:
+    broken = bytes(30) if codec == "none" else compress(bytes(30), Compression(codec))
+    chunks = [
+        chunk(batch(0, b"a") + batch(1, b"b", codec="gzip")),
+        chunk(batch(7, b"c") + bomb(8, broken, codec) + batch(9, b"d"), target=TopicPartition("u", 3)),
+    ]
+    with pytest.raises(RecordBatchError, match="of u-3 at offset 8"):
+        take_rows(chunks, 100)

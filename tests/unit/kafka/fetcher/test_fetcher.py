@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from connectx.errors.kafka import KafkaLoginError
+from connectx.errors.kafka import KafkaLoginError, RecordBatchError
 from connectx.kafka.fetcher.fetcher import RecordFetcher
 from connectx.model.ids import TopicPartition
 from tests.support.waiting import until
+from tests.unit.kafka.fetcher.test_chunks import batch, bomb, chunk
 from tests.unit.kafka.loopback import LoopbackBroker
 
 T0 = TopicPartition("t", 0)
@@ -59,3 +60,12 @@ def test_a_topic_that_is_missing_is_asked_for_again_and_named(make: Make) -> Non
         fetcher.forget([T0])
         fetcher.close()
         assert fetcher.poll(0, 10) is None
+
+
+def test_a_batch_that_cannot_be_read_is_not_passed_by_when_it_is_asked_for_again(make: Make) -> None:
+    with LoopbackBroker(2, {"t": 1}) as broker:
+        fetcher = make(broker.address)
+        fetcher._ready.append(chunk(bomb(0, b"no gzip", "gzip") + batch(1, b"a")))
+        for _ in range(2):
+            with pytest.raises(RecordBatchError, match="of t-0 at offset 0"):
+                fetcher.poll(0, 10)
