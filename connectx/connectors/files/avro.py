@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import islice
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 from uuid import UUID
 
 import pyarrow as pa
 
-from connectx.data.avro.types import ENCODED, AvroType, parse, refuse_free_items
+from connectx.connectors.files.avro_blocks import AvroBlocks
+from connectx.connectors.files.limits import chunks
+from connectx.data.avro.types import ENCODED, AvroType, parse, refuse_free_items, takes_no_bytes
 from connectx.errors.plugins import ConversionError
 
 _MOST_DIGITS: Final = 38
@@ -51,7 +52,8 @@ def avro_tables(content: IO[bytes], rows: int) -> Iterator[pa.Table]:
     """
     import fastavro
 
-    records = fastavro.reader(content, None, return_named_type=True)
+    blocks = AvroBlocks(content)
+    records = fastavro.reader(cast(IO[bytes], blocks), None, return_named_type=True)
     try:
         avro = parse(records.metadata["avro.schema"])
         refuse_free_items(avro)
@@ -59,8 +61,10 @@ def avro_tables(content: IO[bytes], rows: int) -> Iterator[pa.Table]:
         raise ValueError(error.message) from error
     if avro.kind != "record":
         raise ValueError(f"its schema is no record, but of type {avro.kind}")
+    if takes_no_bytes(avro):
+        raise ValueError("its records take no bytes, so that a few bytes can claim any number of them")
     kind = _type(avro)
-    while chunk := list(islice(records, rows)):
+    for chunk in chunks(records, rows, lambda: blocks.read_bytes):
         structs = pa.array([_value(record, avro) for record in chunk], kind)
         yield pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])
 

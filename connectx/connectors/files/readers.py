@@ -13,9 +13,9 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from itertools import islice
 from typing import IO, Any, Final
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from connectx.connectors.files.fitting import (
     united,
     widened,
 )
+from connectx.connectors.files.limits import MOST_BYTES, Lines, chunks, unpacked
 from connectx.connectors.files.ranges import lines_between
 from connectx.data.arrays import as_type
 from connectx.errors.files import SourceFileError
@@ -41,9 +42,6 @@ FORMATS: Final = ("csv", "json", "parquet", "avro")
 EVOLUTION_MODES: Final = ("addNewColumns", "rescue", "failOnNewColumns", "none")
 _CORRUPT: Final = "_corrupt_record"
 _EXTRA: Final = "_extra_values"
-_VALUE_CHARACTERS_MAX: Final = 64 * 1024 * 1024
-"""A longer CSV value is an error: a quote is probably not closed."""
-
 COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _RECORD_TYPES: Final = {
     pa.uint8(): pa.int16(),
@@ -144,9 +142,9 @@ class FileReader:
             names = list(self.schema.names) if self.schema else []
             if self.format == "csv" and self.header:
                 with _text(path, path) as file:
-                    names = _header(self._csv_lines(file))
-            rows = self._csv(_text(path, path)) if self.format == "csv" else self._json(_text(path, path))
-            sample = list(islice(rows, self.rows))
+                    names = _header(self._csv_lines(Lines(file)))
+            with _text(path, path) as file:
+                sample = next(self._chunks(file), [])
         except _CONTENT as error:
             raise SourceFileUnreadableError(path, " ".join(str(error).split())[:200], setting="path") from error
         if self.schema is None:
@@ -208,12 +206,19 @@ class FileReader:
         return found.column, [value if at in found.unfit else lacked.get(at) for at, value in enumerate(values)]
 
     def _texts(self, file: io.TextIOWrapper, path: str, part: TextRange | None = None) -> Iterator[pa.Table]:
-        rows = self._csv(file, part) if self.format == "csv" else self._json(file)
         schema = self.schema if part is None else part.columns.schema
-        while chunk := list(islice(rows, self.rows)):
-            if schema is None:
-                schema = _inferred_schema(chunk, self.format)
-            yield self._table(chunk, schema, path)
+        with file:
+            for chunk in self._chunks(file, part):
+                if schema is None:
+                    schema = _inferred_schema(chunk, self.format)
+                yield self._table(chunk, schema, path)
+
+    def _chunks(self, file: io.TextIOWrapper, part: TextRange | None = None) -> Iterator[list[Row]]:
+        """Rows of the tables."""
+        lines = Lines(file)
+        return chunks(
+            self._csv(lines, part) if self.format == "csv" else self._json(lines), self.rows, lambda: lines.read
+        )
 
     def _table(self, rows: Sequence[Row], schema: pa.Schema, path: str) -> pa.Table:
         names = dict.fromkeys(name for row in rows for name in row)
@@ -239,44 +244,42 @@ class FileReader:
             problems |= columns
         return self._with_rescued(made, {**problems, **strange}, len(rows), path)
 
-    def _json(self, file: io.TextIOWrapper) -> Iterator[Row]:
+    def _json(self, lines: Lines) -> Iterator[Row]:
         has_decimals = self.schema is not None and any("decimal" in str(field.type) for field in self.schema)
         parse_float = Number if has_decimals else None
-        with file:
-            for line in file:
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line, parse_float=parse_float)
-                except ValueError:
-                    row = None
-                yield row if isinstance(row, dict) else {_CORRUPT: line.rstrip("\r\n")}
-
-    def _csv(self, file: io.TextIOWrapper, part: TextRange | None = None) -> Iterator[Row]:
-        with file:
-            lines = self._csv_lines(file)
-            names = _header(lines) if self.header and (part is None or part.first == 0) else None
-            if part is not None:
-                names = list(part.columns.names)
-            for values in lines:
-                if not values:
-                    continue
-                if names is None:
-                    names = list(self.schema.names) if self.schema else [f"_c{at}" for at in range(len(values))]
-                texts = (None if text == self.null_text else text for text in values)
-                row: dict[str, Any] = dict(zip(names, texts, strict=False))
-                if len(values) > len(names):
-                    row[_EXTRA] = values[len(names) :]
-                yield row
-
-    def _csv_lines(self, file: io.TextIOWrapper) -> Iterator[list[str]]:
-        """Values of each line. ValueError names the line where a quote is wrong."""
-        csv.field_size_limit(_VALUE_CHARACTERS_MAX)
-        lines = csv.reader(file, delimiter=self.delimiter, strict=True)
-        while True:
-            begin = lines.line_num + 1
+        for line in lines:
+            if not line.strip():
+                continue
             try:
-                values = next(lines, None)
+                row = json.loads(line, parse_float=parse_float)
+            except ValueError:
+                row = None
+            yield row if isinstance(row, dict) else {_CORRUPT: line.rstrip("\r\n")}
+
+    def _csv(self, lines: Lines, part: TextRange | None = None) -> Iterator[Row]:
+        records = self._csv_lines(lines)
+        names = _header(records) if self.header and (part is None or part.first == 0) else None
+        if part is not None:
+            names = list(part.columns.names)
+        for values in records:
+            if not values:
+                continue
+            if names is None:
+                names = list(self.schema.names) if self.schema else [f"_c{at}" for at in range(len(values))]
+            texts = (None if text == self.null_text else text for text in values)
+            row: dict[str, Any] = dict(zip(names, texts, strict=False))
+            if len(values) > len(names):
+                row[_EXTRA] = values[len(names) :]
+            yield row
+
+    def _csv_lines(self, lines: Lines) -> Iterator[list[str]]:
+        """Values of each line. ValueError names the line where a quote is wrong."""
+        csv.field_size_limit(MOST_BYTES)  # of a longer one a quote is probably not closed
+        records = csv.reader(lines, delimiter=self.delimiter, strict=True)
+        while True:
+            begin = records.line_num + 1
+            try:
+                values = next(records, None)
             except csv.Error as error:
                 raise ValueError(f"the record that begins in line {begin}: {error}") from error
             if values is None:
@@ -359,7 +362,10 @@ def _stream(file: Readable, name: str) -> pa.NativeFile:
 def _parquet(file: Readable, rows: int, groups: range | None = None) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(file if isinstance(file, str) else pa.BufferReader(file.read())) as parquet:
+    with (
+        nullcontext(file) if isinstance(file, str) else unpacked(file) as content,
+        pq.ParquetFile(content) as parquet,
+    ):
         for batch in parquet.iter_batches(batch_size=rows, row_groups=None if groups is None else list(groups)):
             yield _in_records_types(pa.Table.from_batches([batch]))
 

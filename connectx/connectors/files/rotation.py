@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -23,6 +21,7 @@ import pyarrow as pa
 
 from connectx.connectors.files.errors import SourceFileShrunkError, SourceFileUnreadableError, SourceRotationError
 from connectx.connectors.files.following import Lines, SourceFile, complete_lines, opened
+from connectx.connectors.files.limits import unpacked
 from connectx.errors.files import SourceFileMissingError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import between
@@ -30,7 +29,6 @@ from connectx.model.validators import between
 _PRINT_BYTES: Final = 1024
 ROTATION: Final = "Rotation"
 _COMPARED_BYTES: Final = 64 * 1024
-_COPIED_BYTES: Final = 1 << 20
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 _PAUSE_MS: Final = 50
 _UNKNOWN: Final = -1
@@ -370,13 +368,10 @@ class RotatedFile:
         name = (file.path, file.inode)
         if self._unpacked is None or self._unpacked[0] != name:
             self.close()
-            content = tempfile.TemporaryFile()  # noqa: SIM115, `close` does
-            self._unpacked = (name, content)
             try:
                 with pa.input_stream(file.path, compression="detect") as packed:
-                    shutil.copyfileobj(packed, content, _COPIED_BYTES)
-            except (OSError, pa.ArrowInvalid) as error:
-                self.close()
+                    self._unpacked = (name, unpacked(packed))
+            except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
                 raise SourceFileUnreadableError(file.path, str(error), setting="rotated.files") from error
         return self._unpacked[1]
 

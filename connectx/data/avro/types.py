@@ -129,7 +129,7 @@ def refuse_free_items(avro: AvroType) -> None:
     Raises:
         ConversionError: the schema has such an array.
     """
-    if avro.kind == "array" and _is_free(avro.parts[0]):
+    if avro.kind == "array" and takes_no_bytes(avro.parts[0]):
         raise ConversionError(
             "Arrays whose items take no bytes cannot be read: a few bytes can claim any number of them.",
             next_step="Read the topic with ByteArrayConverter, or change the schema.",
@@ -138,9 +138,10 @@ def refuse_free_items(avro: AvroType) -> None:
         refuse_free_items(part)
 
 
-def _is_free(avro: AvroType) -> bool:
+def takes_no_bytes(avro: AvroType) -> bool:
+    """Whether values of a type are written as nothing."""
     if avro.kind == "record":
-        return all(_is_free(one.type) for one in avro.fields)
+        return all(takes_no_bytes(one.type) for one in avro.fields)
     return avro.kind == "null" or (avro.kind == "fixed" and not avro.size)
 
 

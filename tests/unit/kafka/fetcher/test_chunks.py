@@ -230,7 +230,7 @@ def test_a_batch_that_holds_more_than_the_limit_is_refused_where_it_lies(
     monkeypatch.setattr(codecs, "MOST_BYTES", 1_000_000)
     packed = compress(bytes(1_000_001), Compression(codec))
     assert len(packed) < 60_000
-    with pytest.raises(RecordBatchError, match=r"of t-0 at offset 5 .*more than 1000000 bytes"):
+    with pytest.raises(RecordBatchError, match=r"t-0 at offset 5 .* 1000000 bytes"):
         take_rows([chunk(batch(4, b"a") + bomb(5, packed, codec))], 10)
     assert len(decompress(compress(bytes(1_000_000), Compression(codec)), codec)) == 1_000_000
 
