@@ -392,6 +392,20 @@ class Contract:
         task.put(place.batch(2, [{"name": "ok"}, None], NAME, pa.array([{"id": 2}, {"id": None}], KEY)))
         assert place.rows() == [(2, "ok")]
 
+    @pytest.mark.parametrize("mode", ["upsert", "update"])
+    def test_a_row_that_the_table_refuses_is_refused_also_if_a_later_one_replaces_it(
+        self, place: Place, mode: str
+    ) -> None:
+        place.create("id bigint PRIMARY KEY, name varchar(50) CHECK (name <> 'bad'), s bigint DEFAULT 4")
+        place.sql(f"INSERT INTO {place.table} VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+        task = place.task({**UPSERT, "insert.mode": mode}, tolerate=True)
+        kind = pa.struct([*NAME, ("s", pa.int64())])
+        values = [("bad", 7), ("x", 8), ("it's \\ ;", 9), ("bad", 1), None, ("y", None), ("bad", 5), ("z", 6)]
+        rows = [None if value is None else dict(zip(("name", "s"), value, strict=True)) for value in values]
+        task.put(place.batch(0, rows, kind, keyed(1, 1, 1, 2, 2, 3, 3, 3)))
+        assert place.rows() == [(1, "it's \\ ;", 9), (3, "z", 6)]
+        assert reported(task) == [f"{place.partition}@{offset}" for offset in (0, 3, 6)]
+
     def test_a_missing_table_is_an_error_with_a_next_step(self, place: Place) -> None:
         with pytest.raises(TableMissingError, match=f"for topic {place.topic} does not exist.*auto.create=true"):
             place.task().value_type(place.topic)
@@ -472,7 +486,7 @@ class Contract:
         place.create()
         kind = pa.struct([*FLIGHT, pa.field("tip", pa.int32())])
         values = [{"id": 1, "name": "a", "tip": 5}]
-        with pytest.raises(TableMismatchError, match=r"no column tip.*auto\.evolve=true"):
+        with pytest.raises(RecordRejectedError, match=r"field tip, .*no column.*auto\.evolve=true.*fields\.whitelist"):
             place.task().put(place.batch(0, values, kind))
         place.task(fields_whitelist="id,name").put(place.batch(0, values, kind))
         assert place.rows() == [(1, "a")]

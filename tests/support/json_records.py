@@ -21,6 +21,7 @@ CONVERTERS = {
     for side in ("key", "value")
     for key, value in (("", JSON), (".schemas.enable", "false"))
 }
+PLUGINS = Plugins()
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
 
 Record = tuple[bytes | None, bytes | None]
@@ -49,7 +50,7 @@ def json_batch(
     )
     given = {**config, **CONVERTERS}
     conversion = Conversion.of(
-        Plugins(), given, WORKER, reads_fields=task.reads_fields, key_fields=connector.key_fields(config)
+        PLUGINS, given, WORKER, reads_fields=task.reads_fields, key_fields=connector.key_fields(config)
     )
     bad: list[BadRecord] = []
     rows, _ = conversion.read(raw, place.topic, conversion.wanted(task, place.topic), bad.extend)

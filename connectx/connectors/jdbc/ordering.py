@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from connectx.data.arrays import is_text
 from connectx.data.shapes import divided, nulls_of
 
 
@@ -28,31 +31,64 @@ def shapes_of(rows: pa.Table) -> list[int]:
     return shapes
 
 
-def in_layers(rows: pa.Table, keys: Sequence[Hashable]) -> Iterator[pa.Table]:
-    """Rows of one shape each. A row whose key had another shape before comes after that row.
+def in_layers(rows: pa.Table, keys: Sequence[Hashable]) -> Iterator[tuple[bool, pa.Table]]:
+    """(is without value, rows of one shape): each record comes after those of its key that differ in either.
 
     Rows with the same key and shape stay together, in order: the last of them counts.
 
     Args:
         keys: what identifies each row.
     """
-    shapes = shapes_of(rows)
-    last: dict[Hashable, tuple[int, int]] = {}
-    groups: dict[tuple[int, int], list[int]] = {}
-    for row, (key, shape) in enumerate(zip(keys, shapes, strict=True)):
-        layer, before = last.get(key, (0, shape))
-        last[key] = layer + (before != shape), shape
+    kinds = list(zip(tombstones(rows).to_pylist(), shapes_of(rows), strict=True))
+    for group in layered(kinds, keys):
+        ((_, part),) = divided(rows.take(pa.array(group)))
+        yield kinds[group[0]][0], part
+
+
+def layered(kinds: Sequence[Hashable], keys: Sequence[Hashable]) -> list[list[int]]:
+    """Numbers of rows of one kind each; a row whose key had another kind before comes after that row."""
+    last: dict[Hashable, tuple[int, Hashable]] = {}
+    groups: dict[tuple[int, Hashable], list[int]] = {}
+    for row, (key, kind) in enumerate(zip(keys, kinds, strict=True)):
+        layer, before = last.get(key, (0, kind))
+        last[key] = layer + (before != kind), kind
         groups.setdefault(last[key], []).append(row)
-    for group in sorted(groups, key=lambda group: (group[0], groups[group][0])):
-        ((_, part),) = divided(rows.take(pa.array(groups[group])))
-        yield part
+    return [groups[group] for group in sorted(groups, key=lambda group: (group[0], groups[group][0]))]
 
 
-def after_deletion(keys: Sequence[Hashable], dead: pa.Array) -> list[int]:
-    """Numbers of the rows that no later tombstone of the same key deletes."""
-    flags = dead.to_pylist()
-    deleted = {key: row for row, (key, is_dead) in enumerate(zip(keys, flags, strict=True)) if is_dead}
-    return [row for row, key in enumerate(keys) if row > deleted.get(key, -1)]
+def last_of_each(keys: pa.Table) -> pa.Array:
+    """Numbers of the rows that hold a key for the last time, in order."""
+    return _aggregated(keys)[1]
+
+
+def repeated(keys: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Numbers of the rows whose key no other row has, and of the rest, both in order.
+
+    Keys that differ in case alone count as one: a collation may take them for one.
+    """
+    folded = [pc.utf8_lower(column) if is_text(column.type) else column for column in keys.columns]
+    first, last = (each.to_numpy() for each in _aggregated(pa.table(folded, keys.column_names)))
+    once = np.zeros(keys.num_rows, bool)
+    once[last[np.isin(last, first, assume_unique=True)]] = True
+    return pa.array(np.flatnonzero(once)), pa.array(np.flatnonzero(~once))
+
+
+def occurrences(keys: pa.Table) -> Iterator[pa.Array]:
+    """Numbers of the rows that hold a key for the first time, then of those that hold it for the second, and so on."""
+    left = np.arange(keys.num_rows)
+    while len(left):
+        first = np.sort(_aggregated(keys.take(pa.array(left)))[0].to_numpy())
+        yield pa.array(left[first])
+        left = np.delete(left, first)
+
+
+def _aggregated(keys: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Numbers of the rows that hold each key for the first time, and for the last time, in ascending order each."""
+    names = [str(at) for at in range(keys.num_columns)]
+    numbered = pa.table([*keys.columns, pa.array(range(keys.num_rows), pa.int64())], [*names, "row"])
+    found = numbered.group_by(names, use_threads=False).aggregate([("row", "min"), ("row", "max")])
+    first, last = (np.sort(found[name].to_numpy()) for name in ("row_min", "row_max"))
+    return pa.array(first), pa.array(last)
 
 
 def tombstones(rows: pa.Table) -> pa.Array:

@@ -6,18 +6,18 @@ It never commits rows or compares offsets.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.jdbc.ordering import after_deletion, in_layers, runs, shapes_of, tombstones
+from connectx.connectors.jdbc.ordering import in_layers, last_of_each, layered, runs, shapes_of, tombstones
 from connectx.connectors.jdbc.target import Target, TargetTable, split_name
-from connectx.connectors.shared.kept import KEPT, NO_OLD_VALUE, from_earlier, with_kept
+from connectx.connectors.shared.kept import KEPT, NO_OLD_VALUE, with_kept
 from connectx.connectors.shared.uniting import united_columns
 from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import DEFAULT
@@ -31,6 +31,8 @@ KAFKA_KEY: Final = ("__connect_topic", "__connect_partition", "__connect_offset"
 """Columns of pk.mode=kafka, unless pk.fields names others."""
 
 _PLACE: Final = ["topic", "partition", "offset"]
+_ROW: Final = "connectx_row"
+"""Column of the numbers of rows within their batch."""
 
 Report = Callable[[TopicPartition, int, Exception], None]
 
@@ -114,40 +116,55 @@ class TableRows:
         table = self._table(topic)
         return None if table is None else table.key_type(self._settings.key_columns)
 
-    def prepare(self, rows: pa.Table, refused: Mapping[int, str]) -> None:
+    def prepare(self, rows: pa.Table) -> Mapping[int, str]:
         """Make and change tables for rows of any topics; commits each change, since not all databases undo one.
 
-        Args:
-            refused: the rows' `refusals`.
+        Returns:
+            Numbers of the rows that are refused before the database sees them, with the cause.
 
         Raises:
             TableMissingError, TableMismatchError, DatabasePermissionError
         """
-        for topic, mine in _by_topic(_accepted(rows, refused)):
+        refused = self._refusals(rows)
+        numbered = rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+        for topic, mine in _by_topic(_accepted(numbered, refused)):
             dead = tombstones(mine)
             alive = mine.filter(pc.invert(dead)) if pc.any(dead).as_py() else mine
             table = self._table(topic)
-            if not alive.num_rows:
-                continue
-            parts = [self._columns(part, table) for _, part in divided(alive)]
-            columns, key = united_columns([part for part, _ in parts]), parts[0][1]
-            for name in columns.column_names:
-                self._target.quoted(name)  # refuses one that needs quotes where there are none
-            if table is None:
-                table = self._change(topic, self._target.create(*self._name_of(topic), columns, key))
-            if table.missing(columns):
-                table = self._table(topic, again=True) or table
-            for field in [columns.schema.field(name) for name in table.missing(columns)]:
-                if self._settings.auto_evolve:
-                    table = self._change(topic, self._target.add_column(table, field), field.name)
-            for part, _ in parts:
-                table.check(part)
-            if self._settings.insert_mode == "upsert" and table.quoted not in self._checked:
-                self._target.check_key(table, key)
-                self._checked.add(table.quoted)
+            if alive.num_rows:
+                refused |= self._prepared(topic, alive, table)
+        return refused
 
-    def refusals(self, rows: pa.Table) -> Mapping[int, str]:
-        """Numbers of the rows that are refused before the database sees them, with the cause."""
+    def write(self, rows: pa.Table, refused: Mapping[int, str], *, carefully: bool) -> None:
+        """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
+
+        Args:
+            refused: the result of `prepare`; with any of them write carefully.
+
+        Raises:
+            RowRefusedError: not carefully, and a row is refused: roll back, and begin again with care.
+            RecordRejectedError: a row is refused, with errors.tolerance=none: the first one.
+            TableMissingError, TableMismatchError
+        """
+        if not carefully:
+            for topic, mine in _by_topic(rows):
+                for is_delete, part in self._parts(mine, carefully=False):
+                    self._load(topic, part, is_delete=is_delete, in_part=False)
+            return
+        numbered = rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+        refusals = _Refusals(rows, {row: (cause, self._target.label) for row, cause in refused.items()}, self._report)
+        accepted = _accepted(numbered, refused)
+        if accepted.num_rows:
+            self._target.check_immediately()
+        parts = [(topic, *part) for topic, mine in _by_topic(accepted) for part in self._parts(mine, carefully=True)]
+        firsts = [min(part[_ROW].to_pylist(), default=rows.num_rows) for *_, part in parts]
+        for at, (topic, is_delete, part) in enumerate(parts):
+            refusals.settled = min(firsts[at + 1 :], default=rows.num_rows)
+            self._halve(topic, part, refusals, is_delete=is_delete)
+        refusals.report_until(rows.num_rows)
+
+    def _refusals(self, rows: pa.Table) -> dict[int, str]:
+        """Numbers of the rows that are refused whatever the table is, with the cause."""
         found: dict[int, str] = {}
         for numbers, part in divided(rows):
             dead = tombstones(part)
@@ -157,28 +174,24 @@ class TableRows:
                     found |= dict.fromkeys(numbers[mine].tolist(), cause)
         return dict(sorted(found.items()))
 
-    def write(self, rows: pa.Table, refused: Mapping[int, str], *, carefully: bool) -> None:
-        """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
-
-        Args:
-            refused: the rows' `refusals`; with any of them write carefully.
-
-        Raises:
-            RowRefusedError: not carefully, and a row is refused: roll back, and begin again with care.
-            RecordRejectedError: a row is refused, with errors.tolerance=none.
-            TableMissingError, TableMismatchError
-        """
-        for number, cause in refused.items():
-            self._refuse(rows.slice(number, 1).select(_PLACE).to_pylist()[0], cause, self._target.label)
-        rows = _accepted(rows, refused)
-        if carefully and rows.num_rows:
-            self._target.check_immediately()
-        for topic, mine in _by_topic(rows):
-            for is_delete, part in self._parts(mine, carefully=carefully):
-                if carefully:
-                    self._halve(topic, part, is_delete=is_delete)
-                else:
-                    self._load(topic, part, is_delete=is_delete, in_part=False)
+    def _prepared(self, topic: str, alive: pa.Table, table: TargetTable | None) -> dict[int, str]:
+        """Make or change the table for rows with values; which of these the table does not take."""
+        parts = [(part[_ROW].to_pylist(), *self._columns(part, table)) for _, part in divided(alive)]
+        columns, key = united_columns([part for _, part, _ in parts]), parts[0][2]
+        for name in columns.column_names:
+            self._target.quoted(name)  # refuses one that needs quotes where there are none
+        if table is None:
+            table = self._change(topic, self._target.create(*self._name_of(topic), columns, key))
+        if table.missing(columns):
+            table = self._table(topic, again=True) or table
+        for field in [columns.schema.field(name) for name in table.missing(columns)]:
+            if self._settings.auto_evolve:
+                table = self._change(topic, self._target.add_column(table, field), field.name)
+        refused = {row: cause for rows, part, _ in parts if (cause := table.refusal(part)) for row in rows}
+        if self._settings.insert_mode == "upsert" and table.quoted not in self._checked:
+            self._target.check_key(table, key)
+            self._checked.add(table.quoted)
+        return refused
 
     def _refusal(self, shape: pa.Table, *, is_dead: bool) -> str | None:
         """Why rows of a shape are refused."""
@@ -190,7 +203,7 @@ class TableRows:
             return error.message
         return None
 
-    def _halve(self, topic: str, rows: pa.Table, *, is_delete: bool) -> None:
+    def _halve(self, topic: str, rows: pa.Table, refusals: _Refusals, *, is_delete: bool) -> None:
         """Halve what is refused until single rows are left."""
         self._target.begin_part()
         try:
@@ -199,17 +212,11 @@ class TableRows:
         except RowRefusedError as error:
             self._target.drop_part()
             if rows.num_rows == 1:
-                row = rows.select(_PLACE).to_pylist()[0]
-                self._refuse(row, error.message, f"Table {self._existing(topic).quoted}")
+                refusals.add(rows[_ROW][0].as_py(), error.message, f"Table {self._existing(topic).quoted}")
                 return
             half = rows.num_rows // 2
-            self._halve(topic, rows.slice(0, half), is_delete=is_delete)
-            self._halve(topic, rows.slice(half), is_delete=is_delete)
-
-    def _refuse(self, row: Mapping[str, object], cause: str, target: str) -> None:
-        partition = TopicPartition(str(row["topic"]), int(str(row["partition"])))
-        offset = int(str(row["offset"]))
-        self._report(partition, offset, RecordRejectedError(str(partition), offset, target, cause))
+            self._halve(topic, rows.slice(0, half), refusals, is_delete=is_delete)
+            self._halve(topic, rows.slice(half), refusals, is_delete=is_delete)
 
     def _table(self, topic: str, *, again: bool = False) -> TargetTable | None:
         known = self._tables.get(topic)
@@ -320,25 +327,7 @@ class TableRows:
                 part = rows.slice(*run)
                 yield from ((dead[run[0]].as_py(), each) for _, each in divided(part))
             return
-        deleted = ((True, part) for _, part in divided(rows.filter(dead)) if part.num_rows)
-        if mode == "update":  # an update never brings back a row that was deleted
-            alive = rows.filter(pc.invert(dead))
-            yield from ((False, part) for part in (in_layers(alive, self._keys(alive)) if is_mixed else [alive]))
-            yield from deleted
-            return
-        yield from deleted  # also of keys that come again: a later record may leave columns out
-        if is_mixed or self._keep_values(rows):
-            alive = rows.take(pa.array(after_deletion(self._keys(rows), dead), pa.int64()))
-            yield from ((False, part) for part in (in_layers(alive, self._keys(alive)) if is_mixed else [alive]))
-        else:
-            latest = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
-            yield False, latest.filter(pc.is_valid(latest["value"]))
-
-    def _keep_values(self, rows: pa.Table) -> bool:
-        """Whether some rows of one shape keep values of rows before them."""
-        if not pa.types.is_struct(rows["value"].type):
-            return False
-        return KEPT in with_kept(pa.table(_fields_of(rows["value"], "value")), ()).column_names
+        yield from in_layers(rows, self._keys(rows))
 
     def _keys(self, rows: pa.Table) -> list[Hashable]:
         """What identifies each row."""
@@ -348,8 +337,7 @@ class TableRows:
             if self._settings.pk_mode == "record_value":
                 columns, names = self._columns(part, None)
                 keys = columns.select([name for name in names if name in columns.column_names])
-            texts = zip(*(map(_spelled, column.to_pylist()) for column in keys.columns), strict=True)
-            for number, key in zip(numbers.tolist(), texts, strict=True):
+            for number, key in zip(numbers.tolist(), _spelled_rows(keys), strict=True):
                 found[number] = key
         return found
 
@@ -361,51 +349,95 @@ class TableRows:
         try:
             if is_delete:
                 keys = self._named(self._key_columns(rows))
-                table.check(keys)
-                self._target.delete(table, table.fit(keys.take(_last_of_each(keys)), zone))
+                _check(table, keys)
+                self._target.delete(table, table.fit(keys.take(last_of_each(keys)), zone))
                 return
             columns, key = self._columns(rows, table)
-            table.check(columns)
+            _check(table, columns)
             if self._settings.insert_mode != "insert" and self._settings.pk_mode != "kafka":
                 _check_whole(columns, key)
-                columns = from_earlier(with_kept(columns, key), key)
-            if KEPT in columns.column_names:
-                self._load_kept(table, columns, key, in_part=in_part)
-                return
-            fitted = table.fit(columns, zone, keep=key if self._settings.insert_mode != "insert" else ())
+                columns = with_kept(columns, key)
+            for kept, part in self._by_columns(table, columns, key):
+                fitted = table.fit(part, zone, keep=key if self._settings.insert_mode != "insert" else ())
+                self._put(table, fitted, key, kept, in_part=in_part)
         except pa.ArrowInvalid as error:
             raise RowRefusedError(str(error)) from error
-        if self._settings.insert_mode == "insert":
-            self._target.insert(table, fitted)
-            return
-        latest = _last_of_each(fitted.select(list(key)))
-        if len(latest) < fitted.num_rows:
-            fitted = fitted.take(latest)
-        if self._settings.insert_mode == "upsert":
-            self._target.upsert(table, fitted, key, in_part=in_part)
-        elif len(fitted.column_names) > len(key):
-            self._target.update(table, fitted, key)
 
-    def _load_kept(self, table: TargetTable, columns: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        """Write the last row of each key; columns whose values some rows keep are left alone in these rows.
+    def _by_columns(
+        self, table: TargetTable, columns: pa.Table, key: Sequence[str]
+    ) -> Iterator[tuple[Sequence[str], pa.Table]]:
+        """(columns that keep their values, rows without these), in order for each key.
+
+        Null in a column with a default is left to the default, whatever other rows have in that column.
+        """
+        count, mode = columns.num_rows, self._settings.insert_mode
+        kept = columns[KEPT].to_pylist() if KEPT in columns.column_names else [None] * count
+        columns = columns.drop_columns([KEPT]) if KEPT in columns.column_names else columns
+        candidates = table.optional(columns, () if mode == "insert" else key)
+        optional = [name for name in candidates if columns[name].null_count < count]
+        if not optional and not any(kept):
+            yield (), columns
+            return
+        nulls = zip(*(columns[name].is_null().to_pylist() for name in optional), strict=True) if optional else ()
+        kinds = list(zip((tuple(each or ()) for each in kept), nulls or [()] * count, strict=True))
+        keys = list[Hashable](range(count)) if mode == "insert" else _spelled_rows(columns.select(list(key)))
+        for group in layered(kinds, keys):
+            names, _ = kinds[group[0]]
+            yield names, columns.take(pa.array(group)).drop_columns(list(names))
+
+    def _put(
+        self, table: TargetTable, rows: pa.Table, key: Sequence[str], kept: Sequence[str], *, in_part: bool
+    ) -> None:
+        """Write rows with the same columns.
 
         Raises:
             RowRefusedError: upsert, and the table has no row to keep the value of.
         """
-        columns = columns.take(_last_of_each(columns.select(list(key))))
-        kept = columns[KEPT].to_pylist()
-        zone = self._target.settings.database.zone
-        for names in dict.fromkeys(tuple(each or ()) for each in kept):
-            mine = columns.filter(pa.array([tuple(each or ()) == names for each in kept]))
-            fitted = table.fit(mine.drop_columns([KEPT, *names]), zone, keep=key)
-            if not names and self._settings.insert_mode == "upsert":
-                self._target.upsert(table, fitted, key, in_part=in_part)
-                continue
-            may_add = self._settings.insert_mode == "upsert"
-            if may_add and self._target.held(table, fitted.select(list(key))) < fitted.num_rows:
-                raise RowRefusedError(f"{NO_OLD_VALUE.format(names=', '.join(names))}.")
-            if len(fitted.column_names) > len(key):
-                self._target.update(table, fitted, key)
+        mode = self._settings.insert_mode
+        if mode == "insert":
+            self._target.insert(table, rows)
+            return
+        if mode == "upsert":
+            if not kept:
+                self._target.upsert(table, rows, key, in_part=in_part)
+                return
+            keys = rows.select(list(key))
+            keys = keys.take(last_of_each(keys))
+            if self._target.held(table, keys) < keys.num_rows:
+                raise RowRefusedError(f"{NO_OLD_VALUE.format(names=', '.join(kept))}.")
+        if len(rows.column_names) > len(key):
+            self._target.update(table, rows, key)
+
+
+class _Refusals:
+    """Rows of a batch that are refused, reported in the order of their records.
+
+    Attributes:
+        settled: no row before this one will be refused in the parts that come after this one.
+    """
+
+    def __init__(self, rows: pa.Table, found: Mapping[int, tuple[str, str]], report: Report) -> None:
+        self._places = rows.select(_PLACE)
+        self._found = dict(found)
+        self._report = report
+        self.settled = 0
+
+    def add(self, row: int, cause: str, target: str) -> None:
+        """Rows of a part come in order, so none before this one is left in it."""
+        self._found[row] = cause, target
+        self.report_until(min(row + 1, self.settled))
+
+    def report_until(self, end: int) -> None:
+        """Report the rows before this one.
+
+        Raises:
+            RecordRejectedError: with errors.tolerance=none.
+        """
+        for row in sorted(row for row in self._found if row < end):
+            (place,) = self._places.slice(row, 1).to_pylist()
+            partition, offset = TopicPartition(place["topic"], place["partition"]), place["offset"]
+            cause, target = self._found.pop(row)
+            self._report(partition, offset, RecordRejectedError(str(partition), offset, target, cause))
 
 
 def _accepted(rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
@@ -420,18 +452,27 @@ def _by_topic(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _spelled(value: object) -> str:
-    """Text of a key's value: the same for 7, 7.0 and the decimal 7.00, which are one key in a column of numbers."""
-    if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
+    """Text of a key's value, the same for values that a column may take for one key.
+
+    In a column of numbers 7, 7.0, the decimal 7.00 and the text 7 are one key, and under a collation `A`, `a` and `à `.
+    Values with the same text are written in order, so it does no harm if they are different keys.
+    """
+    if isinstance(value, (bool, float, Decimal)) and math.isfinite(value) and value == int(value):
         value = int(value)
-    return repr(value)
+    text = str(value)
+    if not text.isascii():
+        text = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    return text.casefold().rstrip()
 
 
-def _last_of_each(keys: pa.Table) -> pa.Array:
-    """Numbers of the rows that hold a key for the last time, in order: a collation may take two keys for one."""
-    names = keys.column_names
-    numbered = keys.append_column("connectx_row", pa.array(range(keys.num_rows), pa.int64()))
-    found = numbered.group_by(names, use_threads=False).aggregate([("connectx_row", "max")])["connectx_row_max"]
-    return pa.array(np.sort(found.to_numpy()))
+def _spelled_rows(keys: pa.Table) -> list[Hashable]:
+    return list(zip(*(map(_spelled, column.to_pylist()) for column in keys.columns), strict=True))
+
+
+def _check(table: TargetTable, columns: pa.Table) -> None:
+    """Raise RowRefusedError for columns that the table does not take."""
+    if cause := table.refusal(columns):
+        raise RowRefusedError(cause)
 
 
 def _check_whole(columns: pa.Table, key: Sequence[str]) -> None:

@@ -162,8 +162,7 @@ class JdbcSink(SinkConnector):
                 TableMissingError, TableMismatchError, DatabasePermissionError
                 DatabaseError: also when the database could not be used max.retries times.
             """
-            refused = self._rows.refusals(batch.rows)
-            self._guarded(batch.ranges, lambda: self._put(batch, refused, carefully=bool(refused)))
+            self._guarded(batch.ranges, lambda: self._put(batch, carefully=False))
 
         def plan(self, token: str, topic: str) -> tuple[str, str]:
             """Schema of the job's staging tables, and begin of their names."""
@@ -215,11 +214,11 @@ class JdbcSink(SinkConnector):
             except RowRefusedError as error:  # by a constraint that is checked last
                 raise refused_rows(error) from error
 
-        def _put(self, batch: SinkBatch, refused: Mapping[int, str], *, carefully: bool) -> None:
+        def _put(self, batch: SinkBatch, *, carefully: bool) -> None:
             """In one go; if that shows that a row is refused, again in parts, to find it."""
             try:
-                if batch.rows.num_rows:
-                    self._rows.prepare(batch.rows, refused)
+                refused = self._rows.prepare(batch.rows) if batch.rows.num_rows else {}
+                carefully = carefully or bool(refused)
                 self._offsets.lock(batch.ranges)
                 if batch.rows.num_rows:
                     self._rows.write(batch.rows, refused, carefully=carefully)
@@ -229,7 +228,7 @@ class JdbcSink(SinkConnector):
                 if carefully:
                     raise
                 self._target.rollback()
-                self._put(batch, refused, carefully=True)
+                self._put(batch, carefully=True)
 
         def _end_transaction(self) -> None:
             if self._cancelled:

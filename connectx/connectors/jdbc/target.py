@@ -116,21 +116,35 @@ class TargetTable:
         """Columns of `rows` that the table does not have."""
         return [name for name in rows.column_names if name not in self.columns]
 
-    def check(self, rows: pa.Table) -> None:
-        """Raise TableMismatchError unless every column of `rows` is one of the table and of a type that fits."""
+    def refusal(self, rows: pa.Table) -> str | None:
+        """Why the table does not take such rows: it lacks a column, or has one of another type. None: it takes them."""
         if missing := self.missing(rows):
-            raise TableMismatchError(
-                f"The table {self.quoted} has no column {', '.join(missing)}, which the records have.",
-                next_step="Add the column, leave the field out with fields.whitelist, or set auto.evolve=true, and "
-                "restart the task.",
+            return (
+                f"it has the field {', '.join(missing)}, for which {self.quoted} has no column: add the column, set "
+                "auto.evolve=true, or leave the field out with fields.whitelist"
             )
         for field in rows.schema:
             column = self.columns[field.name]
             if not column.takes(field.type):
-                raise TableMismatchError(
-                    f"Column {field.name} of {self.quoted} is of type {column.type}, the records have {field.type}.",
-                    next_step="Correct the column's type or the converter, and restart the task.",
+                return (
+                    f"its field {field.name} is of type {field.type}, and the column of {self.quoted} is of type "
+                    f"{column.type}"
                 )
+        return None
+
+    def optional(self, rows: pa.Table, keep: Sequence[str] = ()) -> list[str]:
+        """Columns in which null stands for the column's default.
+
+        Not those that `keep` names, nor those whose records have a schema with a default.
+        """
+        return [
+            name
+            for name in rows.column_names
+            if name not in keep
+            and default_of(rows.schema.field(name)) is None
+            and self.columns[name].has_default
+            and rows[name].null_count
+        ]
 
     def fit(self, rows: pa.Table, zone: ZoneInfo, *, keep: Sequence[str] = ()) -> pa.Table:
         """Rows in the types in which they are sent; a column that is null in every row is left to its default.
@@ -140,13 +154,8 @@ class TargetTable:
         Raises:
             pa.ArrowInvalid: a value does not fit.
         """
-        kept = [
-            name
-            for name in rows.column_names
-            if name in keep
-            or default_of(rows.schema.field(name)) is not None
-            or not (self.columns[name].has_default and rows[name].null_count == rows.num_rows)
-        ]
+        left_out = [name for name in self.optional(rows, keep) if rows[name].null_count == rows.num_rows]
+        kept = [name for name in rows.column_names if name not in left_out]
         return pa.table({name: self.columns[name].fit(rows[name], zone) for name in kept})
 
 
@@ -275,11 +284,11 @@ class Target(ABC):
 
     @abstractmethod
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        """Add rows, or replace those with the same key. Keys differ. `in_part`: after `begin_part`."""
+        """Add rows, or replace those with the same key, in order: keys may repeat. `in_part`: after `begin_part`."""
 
     @abstractmethod
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
-        """Change rows that exist. Keys differ."""
+        """Change rows that exist, in order: keys may repeat."""
 
     @abstractmethod
     def held(self, table: TargetTable, keys: pa.Table) -> int:

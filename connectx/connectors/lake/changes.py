@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from connectx.connectors.shared.columns import fitted, nullable
 from connectx.connectors.shared.kept import KEPT, KEPT_FIELD, from_earlier, with_kept
 from connectx.connectors.shared.uniting import VALUE, by_shape, columns_of
+from connectx.data.arrays import is_text
 from connectx.data.chunks import rows_where
 from connectx.errors.databases import TableMismatchError
 
@@ -28,7 +29,9 @@ _TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled i
 _DELETE: Final = "the record deletes a row, and delete.enabled is false"
 _NO_KEY: Final = "a field of its key (pk.fields) is null"
 _NO_FIELD: Final = "its {side} has no field {name}, which pk.fields names"
-_NO_ROW: Final = "the record is no change of a row in Debezium's envelope (op c, u, d or r)"
+_NO_ROW: Final = (
+    "the record is no change of a row in Debezium's envelope (op c, u, d or r), which value.envelope=debezium expects"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +96,29 @@ class Changes:
             yield row, self.problems[row].as_py()
 
 
-def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Changes:
+def changes_of(records: pa.Table, upserts: UpsertSettings) -> Changes:
     """Records, with the columns key and value, as changes of the rows of a table.
 
     Raises:
-        TableMismatchError: values are no envelopes of Debezium, or no one type holds the values of a column.
+        TableMismatchError: no one type holds the values of a column.
     """
-    made = by_shape(records.select(["key", "value"]), lambda part: _changes_of(part, upserts, table))
+    made = by_shape(records.select(["key", "value"]), lambda part: _changes_of(part, upserts))
     return Changes(made.drop_columns(_PROBLEM), made[_PROBLEM])
 
 
-def _changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> pa.Table:
+def _changes_of(records: pa.Table, upserts: UpsertSettings) -> pa.Table:
     """Changes with their problems, of keys and values of one shape."""
     values = records["value"]
     missing = pc.is_null(values)
     if upserts.debezium:
-        op, before, after = (_field(values, name, table) for name in ("op", "before", "after"))
-        deleted = pc.fill_null(pc.equal(op.cast(pa.string()), "d"), upserts.from_record_key)
-        writes = pc.fill_null(pc.is_in(op.cast(pa.string()), pa.array(_WRITES)), False)
+        op, before, after = (_field(values, name) for name in ("op", "before", "after"))
+        op = (
+            op.cast(pa.string())
+            if is_text(op.type) or pa.types.is_dictionary(op.type)
+            else _nulls(records.num_rows).cast(pa.string())
+        )
+        deleted = pc.or_(pc.fill_null(pc.equal(op, "d"), False), pc.and_(missing, upserts.from_record_key))
+        writes = pc.fill_null(pc.is_in(op, pa.array(_WRITES)), False)
         known = pc.or_(writes, pc.or_(deleted, missing))
     else:
         before = after = values
@@ -169,16 +177,9 @@ def _columns_of(rows: pa.ChunkedArray) -> pa.Table:
     return columns_of(rows)
 
 
-def _field(values: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
-    """A field of Debezium's envelope; nulls where all values lack it."""
-    if pa.types.is_null(values.type) or (pa.types.is_struct(values.type) and name in _names(values) and name != "op"):
-        return _chunked(pc.struct_field(values, name)) if pa.types.is_struct(values.type) else _nulls(len(values))
-    if pa.types.is_struct(values.type) and "op" in _names(values):
-        return _chunked(pc.struct_field(values, name)) if name in _names(values) else _nulls(len(values))
-    raise TableMismatchError(
-        f"The records for {table} are no envelopes of Debezium: their values have no field op.",
-        next_step="Set value.envelope=none, and restart the task.",
-    )
+def _field(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """A field of Debezium's envelope; nulls where the values lack it."""
+    return _chunked(pc.struct_field(values, name)) if name in _names(values) else _nulls(len(values))
 
 
 def _key_field(

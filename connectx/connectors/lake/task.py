@@ -538,7 +538,7 @@ class LakeTask(SinkTask):
         if not rows.num_rows:
             return pa.table({}), places
         if self._lake.upserts is not None:
-            changes = changes_of(rows, self._lake.upserts, table)
+            changes = changes_of(rows, self._lake.upserts)
             for row, cause in changes.refused():
                 self._refuse(topic, places.slice(row, 1).to_pylist()[0], table, cause)
             return changes.columns.filter(changes.good), places.filter(changes.good)

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from connectx.connectors.jdbc.duckdb.database import duckdb_error
 from connectx.connectors.jdbc.file_connection import FileConnection
+from connectx.connectors.jdbc.ordering import last_of_each, occurrences, repeated
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.errors.databases import DatabaseUnavailableError
 
@@ -168,16 +169,23 @@ class DuckTarget(FileConnection, Target):
 
     @override
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        conflict = self.on_conflict(rows.column_names, key)
-        self._with_rows(f"{self._inserting(table, rows)} {conflict}", rows)
+        """As in Target. Of rows with one key a statement checks all, and writes the first, so the last come alone."""
+        sql = f"{self._inserting(table, rows)} {self.on_conflict(rows.column_names, key)}"
+        _, again = repeated(rows.select(list(key)))
+        if len(again):
+            self._with_rows(sql, rows)
+            rows = rows.take(again)
+            rows = rows.take(last_of_each(rows.select(list(key))))
+        self._with_rows(sql, rows)
 
     @override
     def update(self, table: TargetTable, rows: pa.Table, key: Sequence[str]) -> None:
         changes = ", ".join(
             f"{self.quoted(name)} = {self._cast(table, name)}" for name in rows.column_names if name not in key
         )
-        same = self._same(table, key)
-        self._with_rows(f"UPDATE {table.quoted} AS t SET {changes} FROM {_ROWS} AS s WHERE {same}", rows)
+        sql = f"UPDATE {table.quoted} AS t SET {changes} FROM {_ROWS} AS s WHERE {self._same(table, key)}"
+        for numbers in occurrences(rows.select(list(key))):
+            self._with_rows(sql, rows if len(numbers) == rows.num_rows else rows.take(numbers))
 
     @override
     def held(self, table: TargetTable, keys: pa.Table) -> int:

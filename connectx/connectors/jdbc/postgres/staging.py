@@ -31,7 +31,7 @@ from connectx.plugins.slices import SinkBatch
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = "connectx_stage_"
-_NUMBER: Final = "connectx_number"  # counts the statements that rows stand for
+_NUMBER: Final = "connectx_number"  # counts the changes in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class StagingTarget(PostgresTarget):
     ) -> StagingTable:
         if stage is None:
             stage = StagingTable(self._made(table, rows.column_names, is_checked=not is_delete))
-        self._number += 1
-        numbers = pa.repeat(pa.scalar(self._number, pa.int64()), rows.num_rows)
+        numbers = pa.array(range(self._number, self._number + rows.num_rows), pa.int64())
+        self._number += rows.num_rows
         try:
             super().insert(stage.table, rows.append_column(_NUMBER, numbers))
         except RowRefusedError as error:
@@ -201,9 +201,7 @@ def stage(
     try:
         for batch in batches:
             if batch.rows.num_rows:
-                refused = rows.refusals(batch.rows)
-                rows.prepare(batch.rows, refused)
-                _write(target, rows, batch.rows, refused)
+                _write(target, rows, batch.rows, rows.prepare(batch.rows))
         if target.staged:
             target.commit()
         return target.staged

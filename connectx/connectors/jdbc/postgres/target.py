@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from typing_extensions import override
 
+from connectx.connectors.jdbc.ordering import repeated
 from connectx.connectors.jdbc.postgres.types import array_texts, arrow_type, created_type
 from connectx.connectors.jdbc.target import Target, TargetColumn, TargetSettings, TargetTable
 from connectx.connectors.shared.postgres import PostgresSession, libpq_uri, literal
@@ -172,9 +173,17 @@ class PostgresTarget(Target):
 
     @override
     def upsert(self, table: TargetTable, rows: pa.Table, key: Sequence[str], *, in_part: bool) -> None:
-        if not in_part and _is_copied(table, rows) and self._all_new(table, rows):
-            return
         conflict = self.on_conflict(rows.column_names, key)
+        once, again = repeated(rows.select(list(key)))
+        if len(again):
+            listed = ", ".join(map(self.quoted, rows.column_names))
+            values = ", ".join(self._staged(table, name) for name in rows.column_names)
+            self._in_order(
+                table, rows.take(again), f"INSERT INTO {table.quoted} ({listed}) VALUES ({values}) {conflict}"
+            )
+            rows = rows.take(once)
+        if not rows.num_rows or (not in_part and _is_copied(table, rows) and self._all_new(table, rows)):
+            return
         self.execute(f"{self._insert_from(table, rows, self._stage(table, rows))} {conflict}")
 
     @override
@@ -182,8 +191,14 @@ class PostgresTarget(Target):
         changes = ", ".join(
             f"{self.quoted(name)} = {self._staged(table, name)}" for name in rows.column_names if name not in key
         )
-        stage = self._stage(table, rows)
-        self.execute(f"UPDATE {table.quoted} t SET {changes} FROM {stage} s WHERE {self._same_key(table, key)}")
+        once, again = repeated(rows.select(list(key)))
+        if len(again):
+            statement = f"UPDATE {table.quoted} t SET {changes} WHERE {self._same_key(table, key)}"
+            self._in_order(table, rows.take(again), statement)
+            rows = rows.take(once)
+        if rows.num_rows:
+            stage = self._stage(table, rows)
+            self.execute(f"UPDATE {table.quoted} t SET {changes} FROM {stage} s WHERE {self._same_key(table, key)}")
 
     @override
     def held(self, table: TargetTable, keys: pa.Table) -> int:
@@ -237,6 +252,13 @@ class PostgresTarget(Target):
         self.execute("RELEASE SAVEPOINT connectx_new")
         known.penalty_batches = 1
         return True
+
+    def _in_order(self, table: TargetTable, rows: pa.Table, statement: str) -> None:
+        """Run a statement for each row, which it calls s, one after the other: no statement writes a key twice."""
+        stage = self._stage(table, rows)
+        loop = f"FOR s IN SELECT * FROM {stage} ORDER BY ctid LOOP {statement}; END LOOP;"
+        body = f"#variable_conflict use_column\nDECLARE s record; BEGIN {loop} END"
+        self.execute(f"DO {literal(body)}")
 
     def _stage(self, table: TargetTable, rows: pa.Table) -> str:
         """Copy rows into a temporary table of the table's columns; returns its name in SQL."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -15,6 +16,7 @@ from deltalake import DeltaTable
 from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
+from connectx.data.shapes import united
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
 from connectx.plugins.errors import NotStageableError
@@ -299,6 +301,7 @@ def test_one_snapshot_of_iceberg_has_all_changes(tmp_path: Path) -> None:
         (BY_VALUE, batch(0, [{"id": None, "name": "x"}], ROW), r"its key \(pk.fields\) is null"),
         (BY_KEY, keyed(0, (None, "x")), r"its key \(pk.fields\) is null"),
         (DEBEZIUM, events(0, ("t", None, None)), r"op c, u, d or r"),
+        (DEBEZIUM, batch(0, named(a=1)), "value.envelope=debezium"),
         ({**DEBEZIUM, "delete_enabled": "false"}, events(0, ("d", *named(a=1), None)), "delete.enabled is false"),
         ({**BY_VALUE, "pk_fields": "no"}, batch(0, named(a=1)), r"its value has no field no, which pk\.fields names"),
         ({**BY_KEY, "pk_fields": "a,b"}, keyed(0, (1, "x")), r"its key has no field a, which pk\.fields names"),
@@ -315,10 +318,24 @@ def test_a_record_that_is_no_change_is_reported_with_the_cause(
     assert reported(task) == ["rows-0@0"]
 
 
+@pytest.mark.parametrize("mode", [BY_VALUE, BY_KEY])
+def test_a_record_of_debezium_without_op_is_refused_alone(lake: Lake, tables: Tables, mode: Settings) -> None:
+    kind = pa.struct([("before", ROW), ("after", ROW)])
+    with_op, values = pa.struct([("op", pa.string()), *kind]), [{"after": row} for row in named(a=1, b=2)]
+    good, bad = pa.array([{"op": "c", **values[0]}, {"op": None, **values[1]}], with_op), pa.array(values[1:], kind)
+    united_values = united([(np.array([0, 2]), good), (np.array([1]), bad), (np.array([3]), pa.array(["text"]))])
+    made = batch(0, [None] * 4, keys=pa.array([1, 1, 1, 1]))
+    rows = made.rows.set_column(made.rows.column_names.index("value"), "value", united_values)
+    settings = {**mode, "delete_enabled": "true", "value_envelope": "debezium"}
+    task = lake.opened(P0, tolerate=True, **settings)
+    write(task, SinkBatch(rows, made.ranges))
+    assert names(tables) == {1: "a"}
+    assert reported(task) == ["rows-0@1", "rows-0@2", "rows-0@3"]
+
+
 @pytest.mark.parametrize(
     ("settings", "record", "cause"),
     [
-        (DEBEZIUM, batch(0, named(a=1)), "have no field op"),
         (BY_VALUE, batch(0, [{"id": 1.5}], pa.struct([("id", pa.float64())])), r"cannot be a key"),
     ],
 )

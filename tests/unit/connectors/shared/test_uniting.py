@@ -110,7 +110,7 @@ def test_columns_without_rows_take_the_widest_type_or_the_first() -> None:
 def test_changes_have_the_order_of_their_records_whatever_their_shapes() -> None:
     keys, values = column({"id": 1}, 2, {"id": 3}, 1), column({"a": 1}, {"b": "x"}, b"null", {"a": 2, "b": "y"})
     upserts = UpsertSettings(("id",), from_record_key=True, deletes=True, debezium=False)
-    changes = changes_of(pa.table({"key": keys, "value": values}), upserts, "t")
+    changes = changes_of(pa.table({"key": keys, "value": values}), upserts)
     assert changes.good.to_pylist() == [True] * 4
     rows = [{name: row[name] for name in ("id", "a", "b", DELETED)} for row in changes.columns.to_pylist()]
     assert rows == [
