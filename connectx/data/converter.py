@@ -6,8 +6,9 @@ the same code. A converter never drops a record: what cannot be read comes back 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import json
+from collections.abc import Collection, Mapping, Set
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -19,6 +20,14 @@ from connectx.values import Value
 CONVERTER_CONFIG = ConfigDef().define(
     "converter.type", str, None, doc="How this converter will be used: key, value or header.", importance="LOW"
 )
+
+OTHER_FIELDS: Final = "connectx_other_fields"
+"""Field of a wanted type that takes the names of fields which the type does not have, with commas between them.
+
+Fields that are null do not count. A sink that refuses such records wants a struct that ends with it.
+"""
+
+_ALLOWED: Final = b"connectx.other.fields"
 
 
 class Decoded(Value):
@@ -100,3 +109,33 @@ class Converter:
             f"{self.name} cannot write a {side} of type {kind}.",
             next_step=f"Set {side}.converter to another converter, for example JsonConverter, or change the column.",
         )
+
+
+def with_others(kind: pa.DataType, allowed: Collection[str]) -> pa.DataType:
+    """A struct's type that ends with `OTHER_FIELDS`: converters of records without schemas fill it.
+
+    Args:
+        allowed: names that are not reported.
+    """
+    return pa.struct([*kind, pa.field(OTHER_FIELDS, pa.string(), metadata={_ALLOWED: json.dumps(sorted(allowed))})])
+
+
+def without_other_fields(kind: pa.DataType) -> pa.DataType:
+    """The type of the values alone."""
+    return pa.struct(list(kind)[:-1])
+
+
+def known_fields(kind: pa.DataType) -> Set[str] | None:
+    """Names that are not to be reported; None: the type does not ask for names."""
+    if not pa.types.is_struct(kind) or not kind.num_fields:
+        return None
+    last = kind.field(kind.num_fields - 1)
+    if _ALLOWED not in (last.metadata or {}):
+        return None
+    return {field.name for field in without_other_fields(kind)} | set(json.loads(last.metadata[_ALLOWED]))
+
+
+def with_other_fields(values: pa.Array, names: pa.Array) -> pa.Array:
+    """Structs with the names of the other fields of their documents."""
+    fields = [*values.type, pa.field(OTHER_FIELDS, pa.string())]
+    return pa.StructArray.from_arrays([*values.flatten(), names], fields=fields, mask=values.is_null())

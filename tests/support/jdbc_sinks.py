@@ -491,6 +491,31 @@ class Contract:
         place.task(fields_whitelist="id,name").put(place.batch(0, values, kind))
         assert place.rows() == [(1, "a")]
 
+    @pytest.mark.parametrize("mode", ["record_key", "record_value"])
+    def test_without_schemas_a_record_with_a_field_that_the_table_lacks_is_refused_alone(
+        self, place: Place, mode: str
+    ) -> None:
+        place.create()
+        settings = {"insert.mode": "upsert", "pk.mode": mode, "pk.fields": "id"}
+        values = [b'{"id":1,"name":"a"}', b'{"id":2,"name":"b","tip":5}', b'{"tip":null,"id":3}',
+                  b'{"id":4,"name":7,"tip":{"a":1}}', b'{"id":5,"\\u006eame":"e","x":[1],"y":"z"}']  # fmt: skip
+        records = [(value[6:7], value) if mode == "record_key" else (None, value) for value in values]
+        records[2] = (b"3", records[2][1]) if mode == "record_key" else records[2]
+        records[3] = (b"4", b'{"id":4,"name":"d","tip":{"a":1}}')
+        with pytest.raises(
+            RecordRejectedError, match=r"offset 1 .*field tip,.*no column.*auto\.evolve=true.*whitelist"
+        ):
+            place.put_json(place.task(settings), 0, *records)
+        task = place.task(settings, tolerate=True)
+        assert place.put_json(task, 0, *records) == []
+        assert place.rows() == [(1, "a"), (3, None)]
+        assert reported(task) == [f"{place.partition}@{offset}" for offset in (1, 3, 4)]
+        assert place.put_json(place.task(settings, fields_whitelist="name"), 5, *records[1:2]) == []
+        assert place.rows() == [(1, "a"), (2, "b"), (3, None)]
+        listed = place.task(settings, fields_whitelist="name,y", tolerate=True)
+        assert place.put_json(listed, 6, records[1], records[4]) == []
+        assert reported(listed) == [f"{place.partition}@7"]
+
     def test_a_column_that_was_added_meanwhile_is_found(self, place: Place) -> None:
         place.create()
         task = place.task()

@@ -21,6 +21,7 @@ from connectx.connectors.shared.kept import KEPT, NO_OLD_VALUE, with_kept
 from connectx.connectors.shared.uniting import united_columns
 from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import DEFAULT
+from connectx.data.converter import OTHER_FIELDS, with_others
 from connectx.data.shapes import divided, is_united
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import DatabaseUnavailableError, RowRefusedError, TableMissingError
@@ -101,9 +102,14 @@ class TableRows:
         if table is None or self._settings.auto_evolve:
             return None
         settings = self._settings
+        key: Sequence[str] = ()  # that does not come from the value
         if settings.pk_mode == "kafka":
-            return table.value_type(settings.key_columns or KAFKA_KEY)
-        return table.value_type((settings.key_columns or table.key) if settings.pk_mode == "record_key" else ())
+            key = settings.key_columns or KAFKA_KEY
+        elif settings.pk_mode == "record_key":
+            key = settings.key_columns or table.key
+        kind = table.value_type(key)
+        # With a whitelist other fields are left out, unless it names one that the table lacks.
+        return kind if settings.fields and settings.fields <= {*table.columns, *key} else with_others(kind, key)
 
     def key_type(self, topic: str) -> pa.DataType | None:
         """The same for the columns of the key that are in the record's key.
@@ -176,7 +182,8 @@ class TableRows:
 
     def _prepared(self, topic: str, alive: pa.Table, table: TargetTable | None) -> dict[int, str]:
         """Make or change the table for rows with values; which of these the table does not take."""
-        parts = [(part[_ROW].to_pylist(), *self._columns(part, table)) for _, part in divided(alive)]
+        divisions = [part for _, part in divided(alive)]
+        parts = [(part[_ROW].to_pylist(), *self._columns(part, table)) for part in divisions]
         columns, key = united_columns([part for _, part, _ in parts]), parts[0][2]
         for name in columns.column_names:
             self._target.quoted(name)  # refuses one that needs quotes where there are none
@@ -188,10 +195,23 @@ class TableRows:
             if self._settings.auto_evolve:
                 table = self._change(topic, self._target.add_column(table, field), field.name)
         refused = {row: cause for rows, part, _ in parts if (cause := table.refusal(part)) for row in rows}
+        others = [found for part in divisions for found in self._with_others(part)]
+        if others:
+            self._table(topic, again=True)  # records that come later are read with columns that were added meanwhile
+            refused |= {row: table.lacking(names) for row, names in others}
         if self._settings.insert_mode == "upsert" and table.quoted not in self._checked:
             self._target.check_key(table, key)
             self._checked.add(table.quoted)
         return refused
+
+    def _with_others(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
+        """Numbers of the rows that hold fields which the table lacks, and their names."""
+        names = _others_of(rows["value"])
+        if names is not None and names.null_count < rows.num_rows:
+            for row, found in zip(rows[_ROW].to_pylist(), names.to_pylist(), strict=True):
+                wanted = [name for name in (found or "").split(", ") if name in self._settings.fields]
+                if found and (wanted or not self._settings.fields):
+                    yield row, ", ".join(wanted) or found
 
     def _refusal(self, shape: pa.Table, *, is_dead: bool) -> str | None:
         """Why rows of a shape are refused."""
@@ -337,7 +357,8 @@ class TableRows:
             if self._settings.pk_mode == "record_value":
                 columns, names = self._columns(part, None)
                 keys = columns.select([name for name in names if name in columns.column_names])
-            for number, key in zip(numbers.tolist(), _spelled_rows(keys), strict=True):
+            spelled = _spelled_rows(keys) if keys.num_columns else [None] * part.num_rows
+            for number, key in zip(numbers.tolist(), spelled, strict=True):
                 found[number] = key
         return found
 
@@ -496,4 +517,12 @@ def _fields_of(column: pa.ChunkedArray, side: str) -> dict[str, pa.ChunkedArray]
     return {
         name: pa.chunked_array([fields[index] for fields in flat], column.type[index].type)
         for index, name in enumerate(names)
+        if name != OTHER_FIELDS
     }
+
+
+def _others_of(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Names of fields that the wanted type lacks; None: it did not ask for them."""
+    if not pa.types.is_struct(values.type) or values.type.get_field_index(OTHER_FIELDS) < 0:
+        return None
+    return pc.struct_field(values, OTHER_FIELDS)

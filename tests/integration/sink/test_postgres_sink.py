@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink, PostgresSink
+from connectx.data.converter import known_fields
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import (
     DatabaseError,
@@ -251,7 +252,9 @@ def test_the_table_says_what_values_are_read_as(target: Place) -> None:
     )
     kind = target.task().value_type(target.topic)
     expected = [("id", pa.int64()), ("at", pa.timestamp("us")), ("price", pa.decimal128(8, 2)), ("note", pa.string())]
-    assert kind == pa.struct(expected)
+    assert kind is not None
+    assert list(kind)[:-1] == [pa.field(*column) for column in expected]
+    assert known_fields(kind) == {name for name, _ in expected}
 
 
 def test_a_column_with_a_default_gets_it_when_no_record_has_it(target: Place) -> None:

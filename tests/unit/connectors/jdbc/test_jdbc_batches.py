@@ -130,3 +130,14 @@ def test_a_value_that_a_later_record_replaces_is_refused_all_the_same(kind: str,
     together = outcome(PLACES[kind](tmp_path / "together"), MODES[mode], [MANY])
     assert together == outcome(PLACES[kind](tmp_path / "alone"), MODES[mode], [[record] for record in MANY])
     assert together[1] == ([1, 4, 5] if mode == "upsert" else [1])
+
+
+def test_a_record_whose_key_is_null_is_refused_alone_beside_one_without_a_key(tmp_path: Path) -> None:
+    records: list[Record] = [
+        (None, b'{"b":"x","a":null}'),
+        (None, b'{"id":null,"b":"x"}'),
+        (None, b'{"b":"x","id":null}'),
+    ]
+    rows, refused = outcome(sqlite_place(tmp_path), {**MODES["key in the value"], "auto.evolve": "true"}, [records])
+    assert refused == [0, 1, 2]
+    assert len(rows) == 1
