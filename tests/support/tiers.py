@@ -355,7 +355,8 @@ _SPARK41: Final = (
 _NEWEST_SPARK: Final = (
     *_SPARK41,
     *("tests/integration/source/test_datasource.py", "tests/integration/processes", "tests/unit/data/test_frames.py"),
-    *("tests/unit/test_data_frames.py", "tests/unit/connectors/spark", "tests/unit/spark"),
+    *("tests/unit/test_data_frames.py", "tests/unit/connectors/spark"),
+    "tests/unit/spark/test_remote_sessions.py",
 )
 _KAFKA44: Final = (
     *("--broker=4.4", "tests/conformance/test_kafka.py", "tests/integration/infra/test_embedded_kafka.py"),
