@@ -161,8 +161,7 @@ class _Process:
         from connectx.kafka.admin.topics import ensure_internal_topics
 
         try:
-            ensure_internal_topics(self._clients, self._config, self._kafka_timeout_s)
-            self._worker.start()
+            self._worker.start(lambda: ensure_internal_topics(self._clients, self._config, self._kafka_timeout_s))
         except BaseException as error:  # whatever it is, the main thread waits for it
             self._news.put(error)
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from connectx.core import messages
 from connectx.core.context import Context
@@ -168,6 +168,16 @@ class ConfigWriter:
         """A logger's level on every worker (KIP-976): an ordinary write of any worker."""
         self._enqueue(ConfigWrite(WriteKind.LOGGER_LEVEL, origin, "", (Batch((record,), privileged=False),)))
 
+    def stage(self) -> str:
+        """What the operation at the head of the queue does, as Kafka Connect words it."""
+        write = self.queue[0]
+        if write.reading:
+            return "reading to the end of the config topic"
+        if write.request_id is None:
+            return "reclaiming write privileges for the config topic"
+        place = "from" if write.kind is WriteKind.DELETE else "to"
+        return f"{_description(write)} {place} the config topic"
+
     def on_written(self, stimulus: messages.ConfigRecordsWritten) -> None:
         """A batch was appended, or not: read it back."""
         self.context.timers.cancel(WorkerTimer.WRITE_LIMIT)
@@ -305,3 +315,29 @@ class ConfigWriter:
     def _is_begun(write: ConfigWrite) -> bool:
         """True when a part of it may be in the config topic."""
         return write.next_batch > 0 or (write.request_id is not None and not write.reading)
+
+
+def _description(write: ConfigWrite) -> str:
+    of = f"for connector {write.connector}"
+    match write.kind:
+        case WriteKind.CREATE | WriteKind.PUT:
+            return f"writing a config {of}"
+        case WriteKind.DELETE:
+            return f"removing the config {of}"
+        case WriteKind.TARGET_STATE:
+            return f"writing the target state {of}"
+        case WriteKind.STOP if write.next_batch > 0:
+            return f"writing the STOPPED target stage {of}"
+        case WriteKind.STOP | WriteKind.TASK_CONFIGS:
+            count = sum(isinstance(record, config_records.TaskConfigRecord) for record in write.batches[0].records)
+            return f"writing {count} task configs {of}"
+        case WriteKind.TASK_COUNT:
+            return f"writing a task count record {of}"
+        case WriteKind.SESSION_KEY:
+            return "writing a new session key"
+        case WriteKind.RESTART:
+            return f"writing restart request {of}"
+        case WriteKind.LOGGER_LEVEL:
+            return "writing a logger level"
+        case _:
+            assert_never(write.kind)

@@ -142,6 +142,16 @@ class Connectors:
         life = self.lives.get(connector)
         return life is not None and life.phase is ConnectorPhase.FAILED
 
+    def stage(self, connector: str) -> str:
+        """What the restart of a connector waits for, as Kafka Connect words it."""
+        match self.lives[connector].phase:
+            case ConnectorPhase.STOPPING:
+                return f"stopping restarted connector {connector}"
+            case ConnectorPhase.STARTING:
+                return "starting the connector"
+            case _:
+                return f"generating task configs for connector {connector}"
+
     def on_started(self, stimulus: messages.ConnectorStarted) -> None:
         """The instance runs, or rests as its target state asks."""
         life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STARTING)

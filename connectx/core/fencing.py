@@ -15,7 +15,7 @@ from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import RoundFenced, RoundRead
-from connectx.core.signals import FencingOrigin, FencingOutcome, Waiter, WriteOutcome
+from connectx.core.signals import FencingOrigin, FencingOutcome, RequestWaiter, Waiter, WriteOutcome
 from connectx.core.timer_keys import TaskCountRetry
 from connectx.model import payloads
 from connectx.model.causes import TaskCountOutdated
@@ -60,6 +60,12 @@ class FencingRounds:
     context: Context
     writer: ConfigWriter
     rounds: dict[str, FencingRound] = field(default_factory=dict)
+
+    def requests(self) -> list[tuple[int, str]]:
+        """Requests that wait for a round, each with its connector."""
+        rounds = self.rounds.items()
+        waiting = [(waiter, connector) for connector, one in rounds for waiter in one.waiters]
+        return [(waiter.request_id, connector) for waiter, connector in waiting if isinstance(waiter, RequestWaiter)]
 
     def request(self, connector: str, waiter: Waiter) -> None:
         """Join the connector's round, or begin one by reading the config topic to its end."""

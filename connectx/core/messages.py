@@ -450,7 +450,9 @@ class WorkerShown(Value):
     Attributes:
         view: the worker's place in the group (`connectx.core.verbs`, *worker*).
         session_key: signs requests to other workers; None before the leader has written one.
+        stages: what each request waits for that has no reply yet, by request id, to follow "the worker is currently".
     """
 
     view: Mapping[str, Any]
     session_key: SessionKeyRecord | None = field(repr=False)
+    stages: Mapping[int, str] = field(default_factory=dict)

@@ -152,6 +152,21 @@ class RequestHandler:
         elif self._is_still_possible(waiter.request_id, verb) and self._is_stopped(waiter.request_id, verb.connector):
             self._permit_offsets(waiter.request_id, verb)
 
+    def stages(self) -> dict[int, str]:
+        """What each request without a reply waits for, in the words of Kafka Connect's stages."""
+        found: dict[int, str] = {}
+        for waiting in self.context.pending.waiting.values():
+            if isinstance(waiting, RequestRead):
+                found[waiting.request_id] = "reading to the end of the config topic"
+        for write in self.writer.queue:
+            if isinstance(write.origin, RequestOrigin):
+                found[write.origin.request_id] = self.writer.stage()
+        for request_id, connector in self.fencing.requests():
+            found[request_id] = f"initiating a round of zombie fencing for connector {connector}"
+        for request_id, work in self.restarting.items():
+            found[request_id] = f"restarting task {work}" if isinstance(work, TaskId) else self.connectors.stage(work)
+        return found
+
     def close(self, error: str) -> None:
         """The worker ends: refuse what waits for a read. Writes and fencing rounds end by themselves."""
         for read_id, waiting in list(self.context.pending.waiting.items()):

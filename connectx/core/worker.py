@@ -85,7 +85,7 @@ class WorkerCore:
     def handle(self, stimulus: messages.Stimulus, now_ms: int) -> messages.WorkerStep:
         """Apply one stimulus; return transitions and effects. `now_ms` never goes back."""
         step = self.context.take(stimulus, now_ms, self._on_stimulus)
-        step.shown = messages.WorkerShown(worker_view(self.context), self.context.session_key)
+        step.shown = messages.WorkerShown(worker_view(self.context), self.context.session_key, self.requests.stages())
         return step
 
     def state(self) -> dict[str, dict[str, Any]]:

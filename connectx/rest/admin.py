@@ -13,7 +13,7 @@ from connectx.errors.rest import RestError
 from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.rest import bodies
 from connectx.rest.bodies import bad_request
-from connectx.rest.call import Call
+from connectx.rest.call import VALIDATING, Call
 from connectx.rest.exchange import PROMETHEUS
 from connectx.rest.loggers import checked_level
 from connectx.rest.operation import Answer, Query, operation
@@ -35,12 +35,13 @@ async def root(call: Call) -> Answer[bodies.Root]:
 @operation("GET", "/health", 200, 500, 503)
 async def health(call: Call) -> Answer[bodies.Health]:
     """Check whether the worker is ready (KIP-1017)."""
-    answers = await call.answers_in(call.limits.health_timeout_ms)
+    is_healthy = call.services.ready() and await call.is_healthy(call.limits.health_timeout_ms)
+    if is_healthy:
+        return Answer({"status": "healthy", "message": _HEALTHY})
+    stage = call.services.stage().summary()
     if not call.services.ready():
-        return Answer({"status": "starting", "message": _STARTING}, 503)
-    if not answers:
-        return Answer({"status": "unhealthy", "message": _UNHEALTHY}, 500)
-    return Answer({"status": "healthy", "message": _HEALTHY})
+        return Answer({"status": "starting", "message": f"{_STARTING} {stage}"}, 503)
+    return Answer({"status": "unhealthy", "message": f"{_UNHEALTHY} {stage}"}, 500)
 
 
 @operation(
@@ -66,7 +67,7 @@ async def validate(call: Call, body: bodies.Settings) -> Answer[ConfigInfos]:
     configured = config.get("connector.class")
     if configured is not None and not _short(configured).endswith(_short(plugin)):
         raise bad_request(f"Included connector type {configured} does not match request type {plugin}")
-    return Answer(await call.blocking(call.services.validate, config))
+    return Answer(await call.blocking(call.services.validate, config, stage=VALIDATING))
 
 
 @operation("GET", "/admin/loggers", admin=True)
@@ -105,9 +106,10 @@ async def metrics(call: Call) -> Answer[str]:
     """Read Kafka Connect's metrics in Prometheus's text format; not an endpoint of Kafka Connect."""
     listed: Connectors = {}
     try:
-        listed = await call.ask(verbs.ListConnectors(("info", "status")))
+        if call.services.ready():
+            listed = await call.ask(verbs.ListConnectors(("info", "status")))
     except RestError as refusal:
-        if refusal.status != 503:  # a worker that starts or ends
+        if refusal.status != 503:  # a worker that ends
             raise
     exposition = await call.blocking(call.services.metrics, listed if isinstance(listed, dict) else {})
     return Answer(exposition.decode())

@@ -6,6 +6,7 @@ Never decides which verb a request is; `resources` and `admin` do. Mirrors Kafka
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final, TypeVar, assert_never, cast
@@ -25,12 +26,19 @@ from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.operation import TASK, Answer, Operation
 from connectx.rest.services import Ask, Services
+from connectx.rest.stages import Stage
 from connectx.values import Value
 
 T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """Largest body: far above any configuration, far below what would hurt a worker."""
+
+VALIDATING: Final = "performing multi-property validation for the connector"
+"""Kafka Connect's stage while a connector validates its configuration."""
+
+_TOUCH_S: Final = 0.1
+"""How often a health check that waits for the group looks again."""
 
 _TASK_DIGITS: Final = 9
 """Of the largest task number; Kafka Connect's are 32-bit."""
@@ -115,7 +123,8 @@ class Call:
         return (await self.answer(verb)).body
 
     async def answer(self, verb: Asks[T]) -> Answer[T]:
-        reply = await self._within_limit(asyncio.wrap_future(self._backend.ask(cast("Verb", verb))))
+        asked = self._backend.ask(cast("Verb", verb))
+        reply = await self._within_limit(asyncio.wrap_future(asked), lambda: asked.stage)
         match reply:
             case Done():
                 return Answer(cast("T", reply.body), reply.status)
@@ -126,22 +135,34 @@ class Call:
             case _:
                 assert_never(reply)
 
-    async def answers_in(self, timeout_ms: int) -> bool:
+    async def is_healthy(self, timeout_ms: int) -> bool:
+        """Whether the worker's core answers in time, and its group answers the worker."""
+        deadline_s = time.monotonic() + timeout_ms / 1000
         waiting = asyncio.wrap_future(self._backend.ask(verbs.Worker()))
         done, _ = await asyncio.wait({waiting}, timeout=timeout_ms / 1000)
-        return bool(done) and waiting.exception() is None
+        if not done or waiting.exception() is not None:
+            return False
+        while not self.services.in_touch():
+            if time.monotonic() >= deadline_s:
+                return False
+            await asyncio.sleep(_TOUCH_S)
+        return True
 
-    async def blocking(self, function: Callable[..., T], *args: Any) -> T:
+    async def blocking(self, function: Callable[..., T], *args: Any, stage: str | None = None) -> T:
+        """Call on another thread; `stage` follows "the worker is currently" if it takes too long."""
         loop = asyncio.get_running_loop()
-        return await self._within_limit(loop.run_in_executor(self._backend.threads, _contained, function, *args))
+        began = None if stage is None else Stage(stage, int(time.time() * 1000))
+        waiting = loop.run_in_executor(self._backend.threads, _contained, function, *args)
+        return await self._within_limit(waiting, lambda: began)
 
     async def forward(self, worker_url: str) -> Response:
         return await self._backend.forwarder.forward(self.request, self.content, worker_url)
 
-    async def _within_limit(self, waiting: asyncio.Future[T]) -> T:
+    async def _within_limit(self, waiting: asyncio.Future[T], stage: Callable[[], Stage | None]) -> T:
         done, _ = await asyncio.wait({waiting}, timeout=self.limits.request_timeout_ms / 1000)
         if not done:
-            raise RestError(f"Request timed out. The worker is currently {self.services.stage()}", status=500)
+            last = stage() or self.services.stage()
+            raise RestError(f"Request timed out. {last.summary()}", status=500)
         return waiting.result()
 
 

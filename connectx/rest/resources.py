@@ -15,7 +15,7 @@ from connectx.model.states import ConnectorType
 from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
 from connectx.rest import bodies
 from connectx.rest.bodies import Config, bad_request
-from connectx.rest.call import Call, ForwardedError
+from connectx.rest.call import VALIDATING, Call, ForwardedError
 from connectx.rest.operation import Answer, Query, of_verb, operation
 
 _CONNECTOR: Final = "/connectors/{connector}"
@@ -71,7 +71,8 @@ async def alter_offsets(call: Call, body: bodies.NewOffsets) -> Answer[bodies.Me
     if not body.offsets:
         raise bad_request("Partitions / offsets need to be provided for an alter offsets request")
     permit = await call.ask(verbs.ModifyOffsets(call.connector))
-    message = await call.blocking(call.services.alter_offsets, *_permitted(call, permit), body.offsets)
+    alter, stage = call.services.alter_offsets, _modifying(call)
+    message = await call.blocking(alter, *_permitted(call, permit), body.offsets, stage=stage)
     return Answer({"message": message})
 
 
@@ -79,7 +80,8 @@ async def alter_offsets(call: Call, body: bodies.NewOffsets) -> Answer[bodies.Me
 async def reset_offsets(call: Call) -> Answer[bodies.Message]:
     """Forget the offsets of a stopped connector."""
     permit = await call.ask(verbs.ModifyOffsets(call.connector))
-    return Answer({"message": await call.blocking(call.services.reset_offsets, *_permitted(call, permit))})
+    reset, stage = call.services.reset_offsets, _modifying(call)
+    return Answer({"message": await call.blocking(reset, *_permitted(call, permit), stage=stage)})
 
 
 @operation("POST", _CONNECTOR + "/tasks", 204, forwarded=True, internal=True, errors=(403,))
@@ -154,7 +156,7 @@ async def _validate(call: Call, config: Config) -> None:
 
 async def _check_config(call: Call, config: Config) -> None:
     """Refuse a configuration with errors, with a 400 that lists them."""
-    result = await call.blocking(call.services.validate, config)
+    result = await call.blocking(call.services.validate, config, stage=VALIDATING)
     problems = [problem for entry in result["configs"] for problem in entry["value"]["errors"]]
     if problems:
         raise bad_request(
@@ -177,6 +179,10 @@ def _located(connector: str, answer: Answer[ConnectorInfo]) -> Answer[ConnectorI
 
 def _permitted(call: Call, permit: OffsetsPermit) -> tuple[str, ConnectorType, Mapping[str, str | None]]:
     return call.connector, ConnectorType(permit["type"]), permit["config"]
+
+
+def _modifying(call: Call) -> str:
+    return f"modifying offsets for connector {call.connector}"
 
 
 def _signature(call: Call) -> tuple[str | None, str | None]:

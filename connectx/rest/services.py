@@ -13,20 +13,28 @@ from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.states import ConnectorType
 from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
 from connectx.rest.loggers import WorkerLoggers
+from connectx.rest.stages import Stage
 from connectx.version import KAFKA_VERSION
 
 API_VERSION: Final = KAFKA_VERSION
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
 
-Ask = Callable[[Verb], "Future[Reply]"]
+
+class Asked(Future[Reply]):
+    """The reply of a request, and what the worker does for it meanwhile; None: what the worker does at all."""
+
+    stage: Stage | None = None
+
+
+Ask = Callable[[Verb], Asked]
 """Puts a request (verb, connector, args) to the worker's core; never blocks. The future is never cancelled by REST."""
 
 
 class Services(Protocol):
     """Information of a worker outside of its core.
 
-    All but `masked`, `ready` and `stage` may block: REST calls them on its own threads, several at a time. A
-    failure is a `RestError` with its HTTP status; any other error is a 500 with its message.
+    All but `masked`, `ready`, `in_touch` and `stage` may block: REST calls them on its own threads, several at a time.
+    A failure is a `RestError` with its HTTP status; any other error is a 500 with its message.
     """
 
     @property
@@ -39,8 +47,11 @@ class Services(Protocol):
     def ready(self) -> bool:
         """True when start-up has ended (KIP-1017). Never blocks."""
 
-    def stage(self) -> str:
-        """What the worker does now, to follow "the worker is currently": for time-outs. Never blocks."""
+    def in_touch(self) -> bool:
+        """True while the worker is a member of its group and the group answers it. Never blocks."""
+
+    def stage(self) -> Stage:
+        """What the worker does now, for requests that time out. Never blocks."""
 
     def root(self) -> Root:
         """Version, commit and Kafka cluster."""

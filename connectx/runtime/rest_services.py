@@ -21,6 +21,7 @@ from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
 from connectx.kafka.internal.offset_writer import Offsets, write_source_offsets
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.clock import Clock
 from connectx.model.configdef import ConfigInfos, ConfigKeyInfo
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId, TopicPartition
@@ -37,10 +38,13 @@ from connectx.plugins.validation import validate_connector
 from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root, bad_request
 from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.services import API_VERSION
+from connectx.rest.stages import Stage
 from connectx.runtime.metrics import WorkerMetrics
 
 _LEAVE_S = 5.0
 _LOOK_S = 0.1
+_LATE_HEARTBEATS = 3
+"""Heartbeat intervals without an answer after which the group is out of touch."""
 
 
 class RestServices:
@@ -55,7 +59,14 @@ class RestServices:
         providers: ConfigProviders,
         metrics: WorkerMetrics,
         loggers: WorkerLoggers,
+        *,
+        stage: Callable[[], Stage],
+        heartbeat_ms: Callable[[], int | None],
+        clock: Clock,
     ) -> None:
+        self._stage = stage
+        self._heartbeat_ms = heartbeat_ms
+        self._clock = clock
         self._metrics = metrics
         self.loggers = loggers
         self._providers = providers
@@ -76,13 +87,18 @@ class RestServices:
         """True once the worker has joined the group for the first time."""
         return self._view().get("generation") is not None
 
-    def stage(self) -> str:
-        return {"joining": "rebalancing", "starting": "reading its internal topics"}.get(
-            self._view().get("state", "starting"), "handling other requests"
-        )
+    def in_touch(self) -> bool:
+        """True in a settled group that has answered a heartbeat lately, or none was due yet."""
+        if self._view().get("state") == "joining":
+            return False
+        answered_ms, interval_ms = self._heartbeat_ms(), self._config.heartbeat_interval_ms
+        return answered_ms is None or self._clock() - answered_ms <= _LATE_HEARTBEATS * interval_ms
+
+    def stage(self) -> Stage:
+        return self._stage()
 
     def root(self) -> Root:
-        """Version, commit and id of the Kafka cluster, which is known from the start, so also while Kafka is away."""
+        """Version, commit and id of the Kafka cluster, which is known once Kafka has answered, and then without it."""
         cluster_id = self._topics.kafka_cluster_id or self._admin.cluster_id()
         return {"version": API_VERSION, "commit": "connectx", "kafka_cluster_id": cluster_id}
 

@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from connectx.core import group_messages, messages
+from connectx.core import group_messages, messages, verbs
 from connectx.core.rules import BrokenRule
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
@@ -43,6 +43,8 @@ from connectx.recording.ring import RecordedCore
 from connectx.recording.worker import WORKER
 from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.server import RestServer
+from connectx.rest.services import Asked
+from connectx.rest.stages import Stage
 from connectx.runtime.calls import Calls
 from connectx.runtime.mailbox import Mailbox
 from connectx.runtime.masking import masked_errors, masked_transition
@@ -59,6 +61,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
+_STAGES: Final = {
+    "joining": "ensuring membership in the cluster",
+    "stable": "polling the group coordinator until interrupted",
+    "stopping": "shutting down",
+}
+"""What a worker does in each state of its view, in the words of Kafka Connect's stages; it starts in those before."""
 _SALT_BYTES: Final = 32
 
 
@@ -103,6 +111,7 @@ class Worker:
         self._gone = threading.Event()  # its later events are ignored
         self._over = threading.Event()  # its core has shut down, or it was killed
         config = environment.config
+        self._stage = Stage("awaiting startup", self._clock())
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail, self._clock)
         self._recorder = Recorder(config.recording_max_bytes, Mask(secrets.token_bytes(_SALT_BYTES)))
         self._clients = ClientConfigs(
@@ -128,17 +137,24 @@ class Worker:
             self._providers,
             self._metrics,
             self._loggers,
+            stage=lambda: self._stage,
+            heartbeat_ms=self.heartbeat_ms,
+            clock=self._clock,
         )
         self._rest = RestServer(self.ask, self._services, config, name=name)
         self._recorded: RecordedCore[WorkerCore] | None = None
         self._view: Mapping[str, Any] = {}
         self._session_key: SessionKeyRecord | None = None
         self._heartbeat_ms: int | None = None
-        self._replies: dict[int, Future[messages.Reply]] = {}
+        self._replies: dict[int, Asked] = {}
+        self._early: list[messages.Request] | None = []
         self._request_ids = itertools.count(1)
 
-    def start(self) -> None:
+    def start(self, prepare: Callable[[], object] = no_op) -> None:
         """Bind REST, read the internal topics to their end, then join the group. Blocks until it may join.
+
+        Args:
+            prepare: called when REST listens, before the internal topics are read.
 
         Raises:
             ConnectxError: a port is taken, Kafka cannot be reached, an internal topic is unusable.
@@ -149,6 +165,8 @@ class Worker:
             settings = CoreSettings(self._rest.start(), config, plugins.connector_type, self._check_signature)
             self._recorded = self._recorder.worker(WORKER, self.name, settings)
             self._mailbox.start()
+            self._stage = Stage("initializing and reading to the end of internal topics", self._clock())
+            prepare()
             self._group.start()
             self._topics.start()
             if not self._move(WorkerState.RUNNING, WorkerState.STARTING):
@@ -158,6 +176,7 @@ class Worker:
             self._release()  # also of what was begun after another thread had ended this worker
             raise
         self.post(messages.WorkerStarted())
+        self._take_early_requests()
 
     def request_stop(self) -> None:
         """Begin to stop, without waiting: REST takes nothing more, work ends. `stop` waits for the end."""
@@ -264,16 +283,33 @@ class Worker:
         """Hand a stimulus to the core, from any thread; values of placeholders are hidden in its errors."""
         self._mailbox.post(masked_errors(stimulus, self._providers.masked))
 
-    def ask(self, verb: Verb) -> Future[messages.Reply]:
-        """Put a request to the core; the future ends with its Reply, or WorkerStoppedError."""
-        future: Future[messages.Reply] = Future()
-        request_id = next(self._request_ids)
-        self._replies[request_id] = future
+    def ask(self, verb: Verb) -> Asked:
+        """Put a request to the core; the future ends with its Reply, or WorkerStoppedError.
+
+        A request about connectors waits until the internal topics are read, as in Kafka Connect.
+        """
+        future = Asked()
+        request = messages.Request(next(self._request_ids), verb)
+        self._replies[request.request_id] = future
         if self._gone.is_set():
             self._fail_replies("the worker has ended")
-        else:
-            self.post(messages.Request(request_id, verb))
+        elif isinstance(verb, verbs.Worker) or not self._is_early(request):
+            self.post(request)
         return future
+
+    def _is_early(self, request: messages.Request) -> bool:
+        """Keep a request for the time when the internal topics are read; False when they are."""
+        with self._moving:
+            if self._early is None:
+                return False
+            self._early.append(request)
+            return True
+
+    def _take_early_requests(self) -> None:
+        with self._moving:
+            early, self._early = self._early or [], None
+        for request in early:
+            self.post(request)
 
     @property
     def url(self) -> str:
@@ -360,8 +396,19 @@ class Worker:
             if self._gone.is_set():
                 return
             self._carry_out(effect)
+        self._note_stages(step.shown)
         self._view = step.shown.view
         self._given.viewed(self._view)
+
+    def _note_stages(self, shown: messages.WorkerShown) -> None:
+        """Keep what the worker does, and for each request, with the time since when."""
+        description = _STAGES.get(shown.view["state"])
+        if description is not None and description != self._stage.description:
+            self._stage = Stage(description, self._clock())
+        for request_id, description in shown.stages.items():
+            future = self._replies.get(request_id)
+            if future is not None and (future.stage is None or future.stage.description != description):
+                future.stage = Stage(description, self._clock())
 
     def _carry_out(self, effect: messages.Effect) -> None:  # one line per effect: a table
         match effect:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,8 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.rest.bodies import CommittedOffset, NewOffset, Plugin, Root
 from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.server import RestServer
+from connectx.rest.services import Asked
+from connectx.rest.stages import Stage
 
 SECRET = "s3cret of the worker"
 """What the worker's masker hides."""
@@ -35,9 +36,11 @@ class Core:
     url: str = ""
     leader_url: str | None = None
     reached: threading.Event = field(default_factory=threading.Event)
+    stage: Stage | None = None
 
-    def ask(self, verb: Verb) -> Future[Reply]:
-        future: Future[Reply] = Future()
+    def ask(self, verb: Verb) -> Asked:
+        future = Asked()
+        future.stage = self.stage
         if isinstance(verb, verbs.Worker) and verbs.Worker not in self.answers:
             future.set_result(Done(1, 200, {"url": self.url, "leader_url": self.leader_url or self.url}))
             return future
@@ -57,6 +60,7 @@ class Beside:
     """Services with plain answers."""
 
     is_ready: bool = True
+    is_in_touch: bool = True
     problems: list[str] = field(default_factory=list)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     loggers: WorkerLoggers = field(default_factory=WorkerLoggers)
@@ -67,8 +71,11 @@ class Beside:
     def ready(self) -> bool:
         return self.is_ready
 
-    def stage(self) -> str:
-        return "reading the config topic to its end"
+    def in_touch(self) -> bool:
+        return self.is_in_touch
+
+    def stage(self) -> Stage:
+        return Stage("ensuring membership in the cluster", 1_700_000_000_042)
 
     def root(self) -> Root:
         return {"version": "0.1.0", "commit": "unknown", "kafka_cluster_id": "abc"}

@@ -21,6 +21,7 @@ from connectx.model.states import ConnectorType, TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.rest.call import MAX_BODY_BYTES
 from connectx.rest.server import RestServer
+from connectx.rest.stages import Stage
 
 Serve = Callable[..., Any]
 
@@ -334,7 +335,7 @@ def test_offsets_are_written_only_with_the_permission_of_the_core(serve: Serve) 
         {},
         {"offsets": []},
         {"offsets": {}},
-        {"offsets": [{"offset": {}}]},
+        {"offsets": [{"partition": 3}]},
         {"offsets": [{"partition": {}, "offset": 3}]},
         {"offsets": [], "more": 1},
     ],
@@ -402,23 +403,41 @@ def test_the_root_tells_the_versions(serve: Serve) -> None:
     assert answer.json() == {"version": "0.1.0", "commit": "unknown", "kafka_cluster_id": "abc"}
 
 
+STAGE = "The worker is currently ensuring membership in the cluster, which began at 2023-11-14T22:13:20.042Z."
+
+
 def test_health_tells_starting_healthy_and_unhealthy_apart(serve: Serve) -> None:
     worker = serve(health_timeout_ms=50)
     assert httpx.get(worker.url + "/health").json()["status"] == "healthy"
     worker.services.is_ready = False
     starting = httpx.get(worker.url + "/health")
-    assert (starting.status_code, starting.json()["status"]) == (503, "starting")
+    assert (starting.status_code, starting.json()) == (
+        503,
+        {"status": "starting", "message": f"Worker is still starting up. {STAGE}"},
+    )
     worker.services.is_ready = True
+    message = "Worker was unable to handle this request and may be unable to handle other requests."
+    unhealthy = {"status": "unhealthy", "message": f"{message} {STAGE}"}
+    worker.services.is_in_touch = False
+    lonely = httpx.get(worker.url + "/health")
+    assert (lonely.status_code, lonely.json()) == (500, unhealthy)
+    worker.services.is_in_touch = True
     worker.core.answers[verbs.Worker] = None
-    unhealthy = httpx.get(worker.url + "/health")
-    assert (unhealthy.status_code, unhealthy.json()["status"]) == (500, "unhealthy")
+    silent = httpx.get(worker.url + "/health")
+    assert (silent.status_code, silent.json()) == (500, unhealthy)
 
 
 def test_a_request_that_takes_too_long_names_the_stage_of_the_worker(serve: Serve) -> None:
     worker = serve({verbs.Stop: None}, request_timeout_ms=50)
     answer = httpx.put(worker.url + "/connectors/f1/stop")
-    message = "Request timed out. The worker is currently reading the config topic to its end"
-    assert (answer.status_code, answer.json()) == (500, error(500, message))
+    assert (answer.status_code, answer.json()) == (500, error(500, f"Request timed out. {STAGE}"))
+
+
+def test_a_request_that_takes_too_long_names_what_it_waits_for(serve: Serve) -> None:
+    worker = serve({verbs.Stop: None}, request_timeout_ms=50)
+    worker.core.stage = Stage("starting the connector", 1_700_000_000_000)
+    answer = httpx.put(worker.url + "/connectors/f1/stop")
+    assert answer.json()["message"] == f"Request timed out. {worker.core.stage.summary()}"
 
 
 @pytest.mark.parametrize(

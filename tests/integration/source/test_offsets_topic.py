@@ -21,6 +21,7 @@ from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.rest.bodies import NewOffset
 from connectx.rest.loggers import WorkerLoggers
+from connectx.rest.stages import Stage
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from tests.support.profiles import dotted
@@ -147,6 +148,7 @@ def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[
     made = RestServices(
         worker, clients, plugins, topics, dict, lambda transition: None, plugins.providers(worker),
         WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
+        stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: None, clock=lambda: 0,
     )  # fmt: skip
     config = {"name": "c", "connector.class": "FileStreamSource", "offsets.storage.topic": mine(place)}
     yield made, topics, config, (clients, worker)

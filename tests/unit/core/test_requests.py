@@ -9,7 +9,11 @@ import pytest
 from connectx.core import verbs
 from connectx.core.context import WorkerPhase
 from connectx.core.messages import (
+    ConfigReadToEnd,
+    ConfigRecordsWritten,
     ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStopped,
     Done,
     Effect,
     FenceProducers,
@@ -18,14 +22,17 @@ from connectx.core.messages import (
     ReadConfigToEnd,
     Refused,
     Reply,
+    Request,
     SetLoggerLevel,
     ShutdownRequested,
+    Stimulus,
     StopConnector,
     StopTask,
     TaskFailed,
     TaskPrepared,
     TaskProducerReady,
     TaskStopped,
+    WorkerShown,
     WorkerShutDown,
     WorkerStep,
     WriteConfigRecords,
@@ -468,6 +475,66 @@ def test_with_exactly_once_older_producers_are_fenced_before_offsets_are_modifie
     assert script.read_to_end().effects == [FenceProducers(4, "c", SOURCE, ("g-c-0", "g-c-1"))]
     assert script.fenced().effects == [ReadConfigToEnd(5, 30_000)]
     assert replies(script.carry_out()) == reply(200, OFFSETS)
+
+
+def stages(script: WorkerScript, verb: Verb, *then: Stimulus) -> dict[int, str]:
+    """What the request waits for, after these stimuli."""
+    script.ask(verb)
+    return stages_after(script, *then)
+
+
+def stages_after(script: WorkerScript, *then: Stimulus) -> dict[int, str]:
+    script.do(*then)
+    shown = script.core.handle(Request(1, verbs.Worker()), script.now_ms).shown
+    assert isinstance(shown, WorkerShown)
+    return dict(shown.stages)
+
+
+@pytest.mark.parametrize("verb", READ_FIRST)
+def test_the_stage_of_a_request_that_reads_first_is_that(verb: Verb) -> None:
+    assert stages(leading(), verb) == {77: "reading to the end of the config topic"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "stage"),
+    [
+        (verbs.Create("n", SOURCE), "writing a config for connector n to the config topic"),
+        (verbs.PutConfig("c", SOURCE), "writing a config for connector c to the config topic"),
+        (verbs.Delete("c"), "removing the config for connector c from the config topic"),
+        (verbs.Stop("c"), "writing 0 task configs for connector c to the config topic"),
+        (verbs.Pause("c"), "writing the target state for connector c to the config topic"),
+        (verbs.LoggerLevel("connectx", "DEBUG"), "writing a logger level to the config topic"),
+        (verbs.Fence("c"), "initiating a round of zombie fencing for connector c"),
+    ],
+)
+def test_the_stage_of_a_request_is_what_it_waits_for(verb: Verb, stage: str) -> None:
+    assert stages(leading((*configured(), *committed(1))), verb) == {77: stage}
+
+
+def test_the_stages_of_a_stop_and_of_a_restart_command_follow_their_writes() -> None:
+    script = leading()
+    assert stages(script, verbs.Stop("c"), ConfigRecordsWritten(2)) == {77: "reading to the end of the config topic"}
+    stopping = {77: "writing the STOPPED target stage for connector c to the config topic"}
+    assert stages_after(script, ConfigReadToEnd(3)) == stopping
+    script = leading()
+    script.show("c", State.RUNNING)
+    written = {77: "writing restart request for connector c to the config topic"}
+    assert stages(script, RESTART_ALL, ConfigReadToEnd(2)) == written
+
+
+def test_the_stage_of_published_task_configs_counts_them() -> None:
+    published = {77: "writing 1 task configs for connector c to the config topic"}
+    assert stages(leading(), verbs.PutTaskConfigs("c", [{}]), ConfigReadToEnd(2)) == published
+
+
+def test_the_stages_of_a_restart_are_those_of_the_connector() -> None:
+    script = following()
+    reads: dict[int, str] = {77: "stopping restarted connector c"}
+    assert stages(script, verbs.RestartConnector("c"), ConfigReadToEnd(1)) == reads
+    assert stages_after(script, ConnectorStopped("c", 1)) == {77: "starting the connector"}
+    generating = {77: "generating task configs for connector c"}
+    assert stages_after(script, ConnectorStarted("c", 4, TargetState.STARTED)) == generating
+    assert stages(following(), verbs.RestartTask("c", 1), ConfigReadToEnd(1)) == {77: "restarting task c-1"}
 
 
 @pytest.mark.rule("618.6.9")

@@ -23,6 +23,7 @@ from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.rest.bodies import NewOffset
 from connectx.rest.loggers import WorkerLoggers
+from connectx.rest.stages import Stage
 from connectx.runtime import rest_services
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
@@ -66,6 +67,7 @@ def services(plugins: Plugins) -> Iterator[RestServices]:
     made = RestServices(
         worker, ClientConfigs(worker, "w"), plugins, topics, dict, lambda transition: None, plugins.providers(worker),
         WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
+        stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: None, clock=lambda: 0,
     )  # fmt: skip
     yield made
     made.close()
@@ -246,3 +248,19 @@ def test_a_group_that_zombies_have_not_left_is_a_500_with_the_text_of_kafka_conn
         services.reset_offsets("c", ConnectorType.SINK, config)
     found = [(refused.value.status, str(refused.value)) for refused in (altered, reset)]
     assert found == [(500, ZOMBIE.format("alter")), (500, ZOMBIE.format("reset"))]
+
+
+def test_a_worker_is_in_touch_while_its_group_is_settled_and_answers_heartbeats(plugins: Plugins) -> None:
+    worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1"}))
+    state, answered_ms = {"state": "stable"}, [None, 91_000, 90_999]
+    topics: Any = None
+    services = RestServices(
+        worker, ClientConfigs(worker, "w"), plugins, topics, lambda: state, lambda transition: None,
+        plugins.providers(worker), WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
+        stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: answered_ms.pop(0),
+        clock=lambda: 91_000 + 3 * worker.heartbeat_interval_ms,
+    )  # fmt: skip
+    assert [services.in_touch() for _ in range(3)] == [True, True, False]
+    state["state"] = "joining"
+    assert not services.in_touch()
+    services.close()
