@@ -24,6 +24,8 @@ _UNAUTHORIZED: Final = 401
 _GONE: Final = frozenset({404, 410})
 _SHOWN_CHARACTERS: Final = 200
 _RETRY_AFTER_MAX_MS: Final = 3_600_000
+_BODY_BYTES: Final = 64 * 1024
+"""Of a response's body that are read; a longer one closes its connection."""
 
 
 class HttpTarget:
@@ -48,7 +50,11 @@ class HttpTarget:
         timeout = httpx.Timeout(settings.request_timeout_s, connect=settings.connect_timeout_s)
         verify = tls_context(settings)
         self._client = httpx.Client(
-            auth=settings.basic, headers=settings.headers, timeout=timeout, verify=verify, transport=transport
+            auth=settings.basic,
+            headers={"Accept-Encoding": "identity", **settings.headers},
+            timeout=timeout,
+            verify=verify,
+            transport=transport,
         )
         self._tokens: Tokens | None = None
         if settings.oauth is not None:
@@ -99,7 +105,10 @@ class HttpTarget:
         if self._tokens is not None:
             headers["Authorization"] = f"Bearer {self._tokens.current()}"
         try:
-            return self._client.request(request.method, request.url, content=request.body(settings), headers=headers)
+            sent = self._client.build_request(
+                request.method, request.url, content=request.body(settings), headers=headers
+            )
+            return _bounded(self._client.send(sent, stream=True))
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise HttpUnavailableError(f"{settings.place} cannot be reached: {reason}.") from error
@@ -124,6 +133,22 @@ class HttpTarget:
             text = text.replace(secret, HIDDEN)
         text = f": {text[:_SHOWN_CHARACTERS]}" if text else ""
         return f"answered {response.status_code} {response.reason_phrase}".rstrip() + text
+
+
+def _bounded(response: httpx.Response) -> httpx.Response:
+    """The response with the beginning of its body; a compressed one, which was not asked for, is left out."""
+    is_plain = response.headers.get("Content-Encoding", "identity").strip().lower() in ("", "identity")
+    body = bytearray()
+    try:
+        for part in response.iter_raw(_BODY_BYTES):
+            body += part
+            if len(body) >= _BODY_BYTES:
+                break
+    finally:
+        response.close()
+    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() != "content-encoding"]
+    content = bytes(body[:_BODY_BYTES]) if is_plain else b""
+    return httpx.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
 
 
 def tls_context(settings: HttpSettings) -> ssl.SSLContext:
