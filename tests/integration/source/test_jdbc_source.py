@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -70,6 +71,22 @@ def test_postgresqls_infinite_timestamps_have_numbers_and_others_beyond_64_bits_
     shop.sql("INSERT INTO t (a) VALUES ('294276-12-31')")
     with pytest.raises(TableMismatchError, match="Column a"):
         shop.source("incrementing").values()
+
+
+def test_postgresqls_timestamps_of_any_precision_are_timestamps(shop: Shop) -> None:
+    shop.sql("CREATE TABLE t (id serial PRIMARY KEY, a timestamp(3), z timestamptz(0), v varchar(5), c char(2))")
+    shop.sql("INSERT INTO t (a, z, v, c) VALUES ('2024-05-06 07:08:09.123', '2024-05-06 07:08:09+02', 'x', 'y')")
+    (piece,) = shop.source("incrementing").slices()
+    rows: Any = piece.rows
+    kind = rows["value"].type
+    assert [kind.field(name).type for name in "azvc"] == [
+        pa.timestamp("us"),
+        pa.timestamp("us", "UTC"),
+        pa.string(),
+        pa.string(),
+    ]
+    (value,) = rows["value"].to_pylist()
+    assert (str(value["a"]), str(value["z"])) == ("2024-05-06 07:08:09.123000", "2024-05-06 05:08:09+00:00")
 
 
 def test_settings_of_the_database_change_no_record(shop: Shop) -> None:

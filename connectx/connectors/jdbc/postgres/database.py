@@ -28,6 +28,7 @@ from connectx.connectors.shared.postgres import INFINITE_US, PostgresSession, li
 from connectx.errors.databases import RowRefusedError, TableMismatchError
 
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
+_PRECISION: Final = re.compile(r"^(timestamp)\(\d\)")  # timestamp(3) with time zone is a timestamp, too
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
 _SQL_TYPES: Final = {"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint"}
 _FIRST_US: Final = -210_866_803_200_000_000
@@ -88,7 +89,10 @@ class PostgresDatabase(Database):
             f"WHERE n.nspname = {literal(table.schema)} AND c.relname = {literal(table.name)} "
             "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
         )
-        return [Column(name, kind, not notnull, bool(auto), key) for name, kind, notnull, auto, key in rows]
+        return [
+            Column(name, _PRECISION.sub(r"\1", kind), not notnull, bool(auto), key)
+            for name, kind, notnull, auto, key in rows
+        ]
 
     def query_columns(self, query: str) -> list[Column]:
         """As in Database; types are those that the driver reports."""
