@@ -295,14 +295,14 @@ def test_every_worker_of_a_simulated_cluster_is_replayed_without_a_difference(
 def test_a_replay_shows_the_first_step_whose_effects_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = some_steps(recorded())
     changed = list(recording.entries[1].effects or [])
-    changed[-1] = {**changed[-1], "status": 500}
+    changed[-1] = {**changed[-1], "at_ms": 7_000}
     entries = (recording.entries[0], replace(recording.entries[1], effects=changed), *recording.entries[2:])
     difference = first_difference(replace(recording, entries=entries))
     assert difference is not None
     assert (difference.step, difference.at_ms, difference.found) == (2, 1_001, f"effect {len(changed)} differs")
     assert difference.stimulus == "ConfigReadToEnd(request_id=2, error=None)"
-    assert "status=500" in difference.recorded[0]
-    assert "status=204" in difference.ordered[0]
+    assert "at_ms=7000" in difference.recorded[0]
+    assert "at_ms=6001" in difference.ordered[0]
     assert "worker-1, step 2 at 1001 ms: effect" in str(difference)
 
 
