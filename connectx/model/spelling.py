@@ -10,9 +10,14 @@ _ALIKE: Final = 0.85  # a letter or two of a long key, or a missing .ms
 
 
 def misspelled(given: Collection[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Each given key that is not known and resembles a known key that is not given, with that key."""
+    """Each given key that is not known and resembles a known key that is not given, with that key.
+
+    Keys below a known one do not count: a plugin may read `iceberg.catalog.uri` without defining it.
+    """
     missing = [key for key in known if key not in given]
     for key in sorted(set(given) - set(known)):
+        if any(key.startswith(f"{one}.") for one in known):
+            continue
         if meant := difflib.get_close_matches(key, missing, 1, _ALIKE):
             yield key, meant[0]
 

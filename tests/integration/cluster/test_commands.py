@@ -70,7 +70,7 @@ def test_a_connector_lives_by_commands_alone(
     run("restart", name, "--tasks", *WAIT)
     run("connectors", "restart", name, "--task", "0", *WAIT)
 
-    assert "before its offsets can be modified" in run("offsets", "reset", name, "--yes", code=1).stderr
+    assert "before their offsets can be modified" in run("offsets", "reset", name, "--yes", code=1).stderr
     run("connectors", "stop", name, *WAIT)
     got = of_json(run("offsets", "get", name, "--json"))
     assert got["offsets"][0]["offset"] == {"position": lines.path.stat().st_size}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors.rest import ConnectorFailedError
+from connectx.errors.rest import ConnectorFailedError, RestError
 from connectx.errors.spark import SparkJobError
 from connectx.model.causes import AutomaticRestart
 from connectx.model.events import EventKind
@@ -208,7 +208,9 @@ def test_a_failed_connector_leaves_its_tasks_running(place: Place) -> None:
     connector = place.create()
     connector.wait("RUNNING", WAIT_S)
     place.switch("connector-start")
-    connector.restart()
+    with pytest.raises(RestError, match="Failed to start connector") as caught:
+        connector.restart()
+    assert caught.value.status == 500
     place.wait("FAILED", "RUNNING", "RUNNING")
     place.check_all_rows_once()
     place.switch("connector-start", on=False)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.jdbc.sink import JdbcSink, PostgresSink
-from connectx.data.converter import known_fields
+from connectx.data.converter import known_fields, with_others
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import (
     DatabaseError,
@@ -133,8 +133,8 @@ def test_upsert_with_the_key_of_the_record(target: Place) -> None:
     target.create()
     task = target.task(insert_mode="upsert", pk_mode="record_key", pk_fields="id")
     task.open([target.partition])
-    assert task.value_type(target.topic) == pa.struct([("name", pa.string())])
     kind = pa.struct([("name", pa.string())])
+    assert task.value_type(target.topic) == with_others(kind, ["id"])
     task.put(target.batch(0, [{"name": "a"}, {"name": "b"}], kind, keys=pa.array([7, 7], pa.int64())))
     assert target.rows() == [(7, "b")]
 

@@ -11,7 +11,7 @@ import pytest
 from connectx.api.fault_origin import caused_by
 from connectx.api.workers import Worker
 from connectx.core.rules import BrokenRule
-from connectx.errors.clusters import NoGateError, WorkerStoppedError
+from connectx.errors.clusters import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Direction, Gate
 from connectx.model.causes import FaultOfChaos
@@ -116,15 +116,6 @@ def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
     worker.kill()
     assert worker.row()["state"] == "killed"
     gate.close()
-
-
-def test_a_worker_is_killed_once() -> None:
-    log = EventLog()
-    worker = Worker(Elsewhere(), None, log.append, nothing_lost, lambda: 0)
-    worker.kill()
-    with pytest.raises(WorkerStoppedError):
-        worker.kill()
-    assert len(log) == 1
 
 
 def test_tasks_in_the_bulk_lane_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,3 +15,7 @@ def test_a_key_that_resembles_a_missing_key_is_misspelled() -> None:
 def test_a_key_whose_likeness_is_set_too_is_not_misspelled() -> None:
     assert list(misspelled(("bacth.size", "batch.size"), KNOWN)) == []
     assert list(misspelled(("bacth.size",), ())) == []
+
+
+def test_a_key_below_a_known_one_may_be_of_a_plugin() -> None:
+    assert list(misspelled(("iceberg.catalog.uri",), ("iceberg.catalog",))) == []
