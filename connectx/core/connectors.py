@@ -8,7 +8,7 @@ own: a failed task does not fail it, and it may fail while its tasks run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -238,11 +238,7 @@ class Connectors:
         life = self.lives.get(connector)
         if life is None:
             return
-        if life.again is not None and life.again.waiters:
-            if again is None:
-                self.context.end_restarts(life.again.waiters, _not_started(connector))
-            else:
-                again = replace(again, waiters=(*life.again.waiters, *again.waiters))
+        again = self.context.start_again(life.again, again, _not_started(connector))
         life.cause, life.again = cause, again
         self._end_restarts(life, _not_started(connector))
         if life.phase is ConnectorPhase.STOPPING:

@@ -121,6 +121,15 @@ class Context(Stepping[Effect]):
         """Report the outcome of a start to the requests that wait for it."""
         self.signal(*(RestartOutcome(request_id, error) for request_id in waiters))
 
+    def start_again(self, planned: StartAgain | None, wanted: StartAgain | None, error: str) -> StartAgain | None:
+        """What comes after an instance that stops, in place of what was planned. Requests wait on, or get the error."""
+        if planned is None or not planned.waiters:
+            return wanted
+        if wanted is None:
+            self.end_restarts(planned.waiters, error)
+            return None
+        return replace(wanted, waiters=(*planned.waiters, *wanted.waiters))
+
     def new_request_id(self, waiting: Waiting) -> int:
         """Id of the next request of the herder, whose answer goes to `waiting`."""
         return self.pending.begin(waiting)

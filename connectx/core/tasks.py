@@ -7,7 +7,7 @@ Kafka or Spark. Mirrors Kafka Connect's Worker, WorkerTask and ExactlyOnceWorker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -339,11 +339,7 @@ class Tasks:
         life = self.lives.get(task)
         if life is None:
             return
-        if life.again is not None and life.again.waiters:
-            if again is None:
-                self.context.end_restarts(life.again.waiters, _not_started(task))
-            else:
-                again = replace(again, waiters=(*life.again.waiters, *again.waiters))
+        again = self.context.start_again(life.again, again, _not_started(task))
         life.again = again
         self._end_restarts(life, _not_started(task))
         if life.phase is TaskPhase.STOPPING:
