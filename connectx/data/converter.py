@@ -22,7 +22,7 @@ CONVERTER_CONFIG = ConfigDef().define(
 )
 
 OTHER_FIELDS: Final = "connectx_other_fields"
-"""Field of a wanted type that takes the names of fields which the type does not have, with commas between them.
+"""Field of a wanted type that takes the names of fields which the type does not have, as a list in JSON.
 
 Fields that are null do not count. A sink that refuses such records wants a struct that ends with it.
 """

@@ -514,7 +514,8 @@ class Contract:
         assert place.rows() == [(1, "a"), (2, "b"), (3, None)]
         listed = place.task(settings, fields_whitelist="name,y", tolerate=True)
         assert place.put_json(listed, 6, records[1], records[4]) == []
-        assert reported(listed) == [f"{place.partition}@7"]
+        assert place.put_json(listed, 8, (b"6", b'{"id":6,"name":"f","x, y":1}')) == []
+        assert reported(listed) == [f"{place.partition}@7"], "a name may contain a comma"
 
     def test_a_column_that_was_added_meanwhile_is_found(self, place: Place) -> None:
         place.create()

@@ -5,6 +5,7 @@ It never commits rows or compares offsets.
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -204,14 +205,13 @@ class TableRows:
             self._checked.add(table.quoted)
         return refused
 
-    def _with_others(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
-        """Numbers of the rows that hold fields which the table lacks, and their names."""
-        names = _others_of(rows["value"])
+    def _with_others(self, rows: pa.Table) -> Iterator[tuple[int, list[str]]]:
+        """Numbers of the rows that hold fields which the table lacks, and the names of those that are to be written."""
+        names, fields = _others_of(rows["value"]), self._settings.fields
         if names is not None and names.null_count < rows.num_rows:
             for row, found in zip(rows[_ROW].to_pylist(), names.to_pylist(), strict=True):
-                wanted = [name for name in (found or "").split(", ") if name in self._settings.fields]
-                if found and (wanted or not self._settings.fields):
-                    yield row, ", ".join(wanted) or found
+                if wanted := [name for name in json.loads(found or "[]") if not fields or name in fields]:
+                    yield row, wanted
 
     def _refusal(self, shape: pa.Table, *, is_dead: bool) -> str | None:
         """Why rows of a shape are refused."""

@@ -119,7 +119,7 @@ class TargetTable:
     def refusal(self, rows: pa.Table) -> str | None:
         """Why the table does not take such rows: it lacks a column, or has one of another type. None: it takes them."""
         if missing := self.missing(rows):
-            return self.lacking(", ".join(missing))
+            return self.lacking(missing)
         for field in rows.schema:
             column = self.columns[field.name]
             if not column.takes(field.type):
@@ -129,11 +129,11 @@ class TargetTable:
                 )
         return None
 
-    def lacking(self, names: str) -> str:
+    def lacking(self, names: Sequence[str]) -> str:
         """Why a record is refused that has fields without columns."""
         return (
-            f"it has the field {names}, for which {self.quoted} has no column: add the column, set auto.evolve=true, "
-            "or leave the field out with fields.whitelist"
+            f"it has the field {', '.join(names)}, for which {self.quoted} has no column: add the column, set "
+            "auto.evolve=true, or leave the field out with fields.whitelist"
         )
 
     def optional(self, rows: pa.Table, keep: Sequence[str] = ()) -> list[str]:

@@ -283,11 +283,11 @@ def read_text(records: pa.Array, recover: Recover | None = None) -> Decoded:
 
 
 def _others(text: str, known: Set[str]) -> str | None:
-    """Names of fields with values beside the known ones, in a document that was read."""
+    """Names of fields with values beside the known ones, in a document that was read; None for none."""
     if text == "null":
         return None
     found = [name for name, value in members(text).items() if name not in known and value != "null"]
-    return ", ".join(found) or None
+    return json.dumps(found) if found else None
 
 
 def _plain_text(record: bytes) -> str | None:
