@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
 from json import JSONDecodeError
-from typing import Final, Generic, ParamSpec, TypeVar
+from typing import IO, Final, Generic, ParamSpec, TypeVar
 
 from connectx.errors.base import ConnectxError
 from connectx.errors.plugins import MalformedDataError
@@ -22,6 +22,9 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _MOST_DIGITS: Final = 19
 """Of numbers of 64 bits."""
+
+_PART_BYTES: Final = 1024 * 1024
+_SNAPPY_SIZE_BYTES: Final = 5
 
 
 class WrongShape(Exception):
@@ -113,3 +116,29 @@ def reason_of(error: Exception) -> str:
             return f"it is not JSON ({error.msg}, character {error.pos})"
         case _:
             return f"it has another shape ({type(error).__name__})"
+
+
+def read_within(stream: IO[bytes], most_bytes: int) -> bytes:
+    """What a stream holds that decompresses; more than `most_bytes` as soon as it holds more.
+
+    It is read in parts, so that memory is taken for what comes and not for the limit.
+    """
+    parts, size = list[bytes](), 0
+    while size <= most_bytes and (part := stream.read(_PART_BYTES)):
+        parts.append(part)
+        size += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def snappy_size(block: bytes | memoryview) -> int:
+    """How many bytes a block of snappy claims to hold: the varint at its head.
+
+    Raises:
+        WrongShape: there is none.
+    """
+    size = 0
+    for at, byte in enumerate(block[:_SNAPPY_SIZE_BYTES]):
+        size |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            return size
+    raise WrongShape("a block of snappy does not begin with its size")

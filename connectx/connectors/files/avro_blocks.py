@@ -9,11 +9,12 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Iterator
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import pyarrow as pa
 
 from connectx.connectors.files.limits import MOST_BYTES
+from connectx.model.decoding import WrongShape, read_within, snappy_size
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
@@ -112,7 +113,7 @@ def _decompressed(packed: bytes, codec: str) -> bytes:
         case "xz":
             plain = lzma.LZMADecompressor().decompress(packed, MOST_BYTES + 1)
         case "zstandard":
-            plain = _zstd(pa.CompressedInputStream(pa.BufferReader(packed), "zstd"))
+            plain = read_within(pa.CompressedInputStream(pa.BufferReader(packed), "zstd"), MOST_BYTES)
         case "snappy":
             plain = _snappy(packed[:-_CRC_BYTES])
         case _:
@@ -122,20 +123,11 @@ def _decompressed(packed: bytes, codec: str) -> bytes:
     return plain
 
 
-def _zstd(stream: Any) -> bytes:
-    """Read in parts, so that memory is taken for what comes and not for the limit."""
-    parts: list[bytes] = []
-    while (part := stream.read(1024 * 1024)) and sum(map(len, parts)) <= MOST_BYTES:
-        parts.append(part)
-    return b"".join(parts)
-
-
 def _snappy(packed: bytes) -> bytes:
-    size = 0
-    for at, byte in enumerate(packed[:5]):
-        size |= (byte & 0x7F) << 7 * at
-        if byte < 0x80:
-            break
+    try:
+        size = snappy_size(packed)
+    except WrongShape as error:
+        raise ValueError(str(error)) from error
     if size > MOST_BYTES:
         raise ValueError(_TOO_LARGE)
     return bytes(pa.Codec("snappy").decompress(packed, size, asbytes=True))

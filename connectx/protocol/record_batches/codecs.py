@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from connectx.errors.plugins import MalformedDataError
-from connectx.model.decoding import WrongShape, refusing
+from connectx.model.decoding import WrongShape, read_within, refusing, snappy_size
 
 IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NAMES: Final = {number: name for name, number in IDS.items()}
@@ -21,7 +21,6 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 """Of one batch once it is decompressed: a few kilobytes can hold more than a worker has memory for."""
 
 _BLOCK_BYTES: Final = 64 * 1024
-_READ_BYTES: Final = 1024 * 1024
 _XERIAL: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_FRAME: Final = bytes.fromhex("04224d18604082")  # version 1, independent blocks of 64 KiB, no checksums
@@ -67,23 +66,15 @@ def decompress(data: Any, name: str) -> Any:
             case "snappy":
                 return _from_snappy(memoryview(data).cast("B"))
             case _:
-                return _streamed(pa.CompressedInputStream(pa.BufferReader(data), name))
+                found = read_within(pa.CompressedInputStream(pa.BufferReader(data), name), MOST_BYTES)
+                check_size(len(found))
+                return pa.py_buffer(found)
 
 
 def check_size(size_bytes: int) -> None:
     """Refuse to decompress more than MOST_BYTES of a batch."""
     if size_bytes > MOST_BYTES:
         raise WrongShape(f"it takes more than {MOST_BYTES} bytes once it is decompressed")
-
-
-def _streamed(packed: Any) -> Any:
-    """What a stream holds. It is read in blocks, so that memory is taken for what comes and not for the limit."""
-    blocks, size = [], 0
-    while block := packed.read(_READ_BYTES):
-        blocks.append(block)
-        size += len(block)
-        check_size(size)
-    return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
 
 
 def _xerial(data: memoryview) -> bytes:
@@ -125,11 +116,6 @@ def _from_snappy(data: memoryview) -> Any:
 
 
 def _snappy_block(block: memoryview) -> Any:
-    size = shift = at = 0
-    while True:  # the uncompressed size, a plain varint
-        size |= (block[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if block[at - 1] < 0x80:
-            break
+    size = snappy_size(block)
     check_size(size)
     return pa.Codec("snappy").decompress(block, size, asbytes=True)
