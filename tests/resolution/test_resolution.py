@@ -98,4 +98,5 @@ def test_it_installs_with_the_lowest_versions_of_its_ranges(settings: Path, tmp_
 @pytest.mark.parametrize("platform", ["aarch64-apple-darwin", "aarch64-unknown-linux-gnu", "x86_64-pc-windows-msvc"])
 def test_other_machines_have_wheels_of_all_packages(settings: Path, tmp_path: Path, platform: str) -> None:
     pins = {"pyspark": "4.3.0", "pandas": "3.1.1"}
-    resolved(settings, tmp_path, pins, "--python-version", "3.13", "--python-platform", platform)
+    found = resolved(settings, tmp_path, pins, "--python-version", "3.13", "--python-platform", platform)
+    assert {name: str(found[name]) for name in pins} == pins

@@ -266,13 +266,13 @@ def test_two_clusters_in_one_process_do_not_disturb_each_other(
 
 
 @BROKER
-def test_open_clusters_are_listed_and_a_second_one_of_the_same_group_is_told(
+def test_open_clusters_are_listed_and_a_second_one_of_the_same_group_gives_a_warning(
     cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path
 ) -> None:
-    with pytest.warns(UserWarning, match=r"cx\.close_all") as told:
+    with pytest.warns(UserWarning, match=r"cx\.close_all") as caught:
         other = cx.Cluster(config={**QUICK, "group.id": cluster.config.group_id})
     with other:
-        assert [warning.filename for warning in told if warning.category is UserWarning] == [__file__]
+        assert [warning.filename for warning in caught if warning.category is UserWarning] == [__file__]
         assert cx.clusters()[-1] is other
         assert any(one is cluster for one in cx.clusters())
         lines = make_lines(other)

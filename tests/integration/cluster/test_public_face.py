@@ -312,15 +312,15 @@ def test_an_unknown_connector_class_is_named_with_those_that_there_are(cluster: 
             cluster.after(never)
 
 
-def test_keys_that_have_no_effect_and_resemble_others_are_told(cluster: cx.Cluster, make_lines: MakeLines) -> None:
+def test_keys_that_have_no_effect_and_resemble_others_give_warnings(cluster: cx.Cluster, make_lines: MakeLines) -> None:
     lines = make_lines(cluster)
     config = {"connector.class": "FileStreamSource", "file": str(lines.path), "topic": lines.topic, "task.max": "1"}
-    with pytest.warns(UserWarning, match=r"task\.max has no effect.*Did you mean tasks\.max") as told:
+    with pytest.warns(UserWarning, match=r"task\.max has no effect.*Did you mean tasks\.max") as caught:
         connector = cluster.create(lines.name, config)
-    assert told[0].filename == __file__
-    with pytest.warns(UserWarning, match=r"errors\.tolerence") as told:
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"errors\.tolerence") as caught:
         connector.config.update({"task.max": None, "errors.tolerence": "all"})
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
 
 
 def test_a_topic_that_cannot_be_created_fails_the_task_and_loses_nothing(
