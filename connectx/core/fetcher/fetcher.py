@@ -142,6 +142,8 @@ class FetcherCore(FetcherState):
                 at.position, at.fetched_epoch = result.next_offset, result.last_epoch
                 at.buffered_bytes += result.size_bytes
                 self.partitions[target] = self.partitions.pop(target)  # the last in turn, so that none starves
+            if result.bad_batch:
+                self._fail(target, at, errors.BAD_BATCH, result.bad_batch)
         elif result.error == errors.OUT_OF_RANGE and at.replica is not None:
             at.replica = None  # a replica may lag its leader
             self._retry(target, at, result.error)

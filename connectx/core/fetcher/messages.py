@@ -97,11 +97,12 @@ class PartitionResult(Value):
     """Kafka's answer for one partition.
 
     Attributes:
-        size_bytes: of whole record batches; 0 if there are none.
+        size_bytes: of whole record batches that can be read; 0 if there are none.
         next_offset: the offset after them.
         last_epoch: leader epoch of the last of them.
         diverging_offset: the log does not have the fetched epoch up to the position, but only up to here; -1 if it has.
         preferred_replica: node that is to be asked in place of the leader, -1 for none.
+        bad_batch: why the batch after these cannot be read; empty if all can be.
     """
 
     error: str | None = None
@@ -110,6 +111,7 @@ class PartitionResult(Value):
     last_epoch: int = -1
     diverging_offset: int = -1
     preferred_replica: int = -1
+    bad_batch: str = ""
 
 
 class Fetched(Value):
@@ -135,7 +137,7 @@ class BufferRecords(Value):
 class FetchFailed(Value):
     """The partition cannot be read at this offset. It is not fetched again before FetchFrom.
 
-    `error` is Kafka's name of the error, or LOG_TRUNCATION. `message` has details, or is empty.
+    `error` is Kafka's name of the error, LOG_TRUNCATION or UNREADABLE_BATCH. `message` has details, or is empty.
     """
 
     target: TopicPartition

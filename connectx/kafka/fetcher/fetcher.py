@@ -122,7 +122,8 @@ class RecordFetcher(CoreClient[FetcherCore]):
             KafkaPermissionError: no ACL for a topic.
             KafkaLoginError: Kafka does not accept the credentials.
             KafkaRequestError: a partition cannot be read for another reason.
-            RecordBatchError: what Kafka sent cannot be read as record batches.
+            RecordBatchError: a batch cannot be read. Records before it were returned. Each call raises this again
+                until `fetch_from`, `pause` or `forget` names the partition, as in Java.
         """
         with self._changed:
             self._changed.wait_for(lambda: bool(self._ready) or self._crash is not None, timeout_s)
@@ -131,15 +132,11 @@ class RecordFetcher(CoreClient[FetcherCore]):
         if not self._ready or max_records < 1:
             return None
         if isinstance(failed := self._ready[0], msg.FetchFailed):
-            self._ready.popleft()
+            if failed.error != errors.BAD_BATCH:  # that stays until the partition is read from elsewhere
+                self._ready.popleft()
             raise _failure(failed)
         chunks = itertools.takewhile(lambda item: isinstance(item, Chunk), tuple(self._ready))
-        try:
-            taken = take_rows(cast(Iterator[Chunk], chunks), max_records)
-        except RecordBatchError as error:
-            self._crash = error  # the batch is no longer in its chunk, and must not be passed by
-            raise
-        return self._fetched(*taken)
+        return self._fetched(*take_rows(cast(Iterator[Chunk], chunks), max_records))
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of the latest answers; asks no broker."""
@@ -212,6 +209,8 @@ def _failure(failed: msg.FetchFailed) -> ConnectxError:
     if failed.error in _CAUSES:
         cause = f"{_CAUSES[failed.error]}: {failed.message}" if failed.message else _CAUSES[failed.error]
         return OffsetOutOfRangeError(str(failed.target), failed.offset, cause)
+    if failed.error == errors.BAD_BATCH:
+        return RecordBatchError(str(failed.target), failed.offset, failed.message)
     if failed.error in _FORBIDDEN:
         return KafkaPermissionError(f"read {failed.target.topic}", failed.error)
     return KafkaRequestError(

@@ -15,7 +15,6 @@ from kafka.protocol.consumer import FetchRequest
 
 from connectx.core.clients.messages import Answered, FetchMetadata, SendRequest, Unanswered
 from connectx.core.fetcher import messages as msg
-from connectx.errors.kafka import RecordBatchError
 from connectx.kafka.client_requests import ClientRequests, metadata_fetched
 from connectx.kafka.fetcher.chunks import Chunk
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
@@ -64,7 +63,7 @@ class FetcherRequests(ClientRequests):
                     reply = await self._fetch(effect.request_id, effect.node, effect.request, deadline_s)
                 case _ as never:
                     assert_never(never)
-        except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion, RecordBatchError) as error:
+        except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion) as error:
             self._report(error)
         except kafka_errors.Cancelled:  # its connection was closed here
             self._report(Unanswered(effect.request_id, "the request was cancelled"))
@@ -88,17 +87,17 @@ class FetcherRequests(ClientRequests):
         for topic in answer.responses:
             for partition in topic.partitions:
                 target = TopicPartition(topic.topic, partition.partition_index)
-                chunk = None
+                chunk, bad_batch = None, ""
                 if partition.error_code == 0:
                     ends[target] = partition.high_watermark
                     if partition.records:
-                        chunk = self._chunk(target, offsets[target], partition)
+                        chunk, bad_batch = self._chunk(target, offsets[target], partition)
                 if chunk is not None:
                     chunks[target] = chunk
-                results[target] = _result(partition, chunk)
+                results[target] = _result(partition, chunk, bad_batch)
         return Reply(Answered(request_id, msg.Fetched(results, error_name(answer.error_code or 0))), chunks, ends)
 
-    def _chunk(self, target: TopicPartition, offset: int, partition: Any) -> Chunk | None:
+    def _chunk(self, target: TopicPartition, offset: int, partition: Any) -> tuple[Chunk | None, str]:
         aborted = partition.aborted_transactions or () if self._options.read_committed else ()
         return Chunk.of(
             target,
@@ -139,7 +138,7 @@ class FetcherRequests(ClientRequests):
         )
 
 
-def _result(partition: Any, chunk: Chunk | None) -> msg.PartitionResult:
+def _result(partition: Any, chunk: Chunk | None, bad_batch: str) -> msg.PartitionResult:
     diverging = partition.diverging_epoch
     replica = partition.preferred_read_replica
     return msg.PartitionResult(
@@ -149,4 +148,5 @@ def _result(partition: Any, chunk: Chunk | None) -> msg.PartitionResult:
         last_epoch=-1 if chunk is None else chunk.last_epoch,
         diverging_offset=-1 if diverging is None or diverging.end_offset is None else diverging.end_offset,
         preferred_replica=-1 if replica is None else replica,
+        bad_batch=bad_batch,
     )

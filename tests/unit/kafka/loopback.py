@@ -18,6 +18,7 @@ from typing import Any
 import kafka.protocol.producer as producing
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.api_header import RequestHeader
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetSpec
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -30,10 +31,10 @@ _CLASSES: dict[int, Any] = {
         *(ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest, producing.ProduceRequest),
         *(SaslHandshakeRequest, SaslAuthenticateRequest),
         *(producing.InitProducerIdRequest, producing.AddPartitionsToTxnRequest, producing.EndTxnRequest),
-        *(DescribeTransactionsRequest, ListOffsetsRequest),
+        *(DescribeTransactionsRequest, FetchRequest, ListOffsetsRequest),
     )
 }
-_VERSIONS = {0: 13, 2: 7, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1, 65: 0}
+_VERSIONS = {0: 13, 1: 12, 2: 7, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1, 65: 0}
 NONE, FENCED, WRONG_STATE, DUPLICATE, GAP, UNKNOWN_TOPIC, NOT_LEADER = 0, 90, 48, 46, 45, 3, 6
 WRONG_CREDENTIALS = 58
 
@@ -49,7 +50,7 @@ class Transaction:
 
 
 class LoopbackBroker:
-    """Start it as a context manager; `committed` has the values of each topic and partition.
+    """Start it as a context manager; `committed` has the values of each topic and partition, `log` what fetches get.
 
     Args:
         version: of the feature transaction.version.
@@ -60,6 +61,7 @@ class LoopbackBroker:
         self.version = version
         self.topics = topics
         self.committed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+        self.log: dict[tuple[str, int], dict[int, bytes]] = {}  # batches by base offset
         self.transactions: dict[str, Transaction] = defaultdict(Transaction)
         self.requests: list[Any] = []
         self.throttle_ms = 0
@@ -177,6 +179,25 @@ class LoopbackBroker:
                 )  # fmt: skip
             topics.append(Topic(name=topic.name, partitions=answers))
         return {"topics": topics}
+
+    def _FetchRequest(self, request: Any, error: int | None) -> dict[str, Any]:
+        response: Any = request.header.get_response_class()
+        Topic = response.FetchableTopicResponse
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                batches = self.log.get((topic.topic, asked.partition), {})
+                found = b"".join(data for offset, data in batches.items() if offset >= asked.fetch_offset)
+                answers.append(
+                    Topic.PartitionData(
+                        partition_index=asked.partition, error_code=error or NONE,
+                        high_watermark=1 + max(batches, default=-1),
+                        last_stable_offset=0, log_start_offset=0, aborted_transactions=[], records=found,
+                    )
+                )  # fmt: skip
+            topics.append(Topic(topic=topic.topic, partitions=answers))
+        return {"error_code": NONE, "session_id": 0, "responses": topics}
 
     def _FindCoordinatorRequest(self, request: Any, error: int | None) -> dict[str, Any]:
         where = {"node_id": self.coordinator, "host": "127.0.0.1", "port": self.port, "error_code": error or NONE}

@@ -146,6 +146,18 @@ def test_a_leader_that_lacks_fetched_records_fails_the_partition() -> None:
     ]
 
 
+def test_a_batch_that_cannot_be_read_fails_the_partition_after_those_before_it_were_kept() -> None:
+    script = fetching()
+    script.answer(msg.Fetch, msg.Fetched({T0: msg.PartitionResult(None, 100, 15, 5, bad_batch="its CRC is wrong")}))
+    assert (script.kept, script.failed) == (
+        [(T0, 10)],
+        [msg.FetchFailed(T0, 15, "UNREADABLE_BATCH", "its CRC is wrong")],
+    )
+    assert script.fetches() == []
+    script.do(msg.FetchFrom({T0: 16}))
+    assert script.fetches() == [(1, {T0: 16})]
+
+
 def test_a_failure_that_was_dropped_with_a_pause_comes_again_after_it() -> None:
     script = fetching()
     script.refuse(T0, "OFFSET_OUT_OF_RANGE")

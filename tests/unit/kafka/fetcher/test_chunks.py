@@ -42,8 +42,9 @@ def marker(offset: int, producer: int) -> bytes:
 
 
 def chunk(data: bytes, offset: int = 0, aborted: Iterable[tuple[int, int]] = (), target: Any = T0) -> Chunk:
-    made = Chunk.of(target, offset, data, aborted, check_crc=False)
+    made, bad = Chunk.of(target, offset, data, aborted, check_crc=False)
     assert made is not None
+    assert not bad
     return made
 
 
@@ -199,15 +200,18 @@ def test_a_batch_that_is_cut_off_is_left_to_the_next_fetch() -> None:
     data = batch(0, b"a") + batch(1, b"b")[:-1]
     made = chunk(data)
     assert (taken(made), made.end_offset) == ([(0, b"a")], 1)
-    assert Chunk.of(T0, 0, batch(1, b"b")[:-1]) is None
+    assert Chunk.of(T0, 0, batch(1, b"b")[:-1]) == (None, "")
 
 
-def test_a_wrong_crc_is_an_error_unless_it_is_not_checked() -> None:
-    data = bytearray(batch(0, b"a", codec="none"))
-    struct.pack_into(">I", data, 17, 1)
-    with pytest.raises(RecordBatchError, match=r"t-0 at offset 0 .*CRC"):
-        Chunk.of(T0, 0, bytes(data))
-    assert taken(chunk(bytes(data))) == [(0, b"a")]
+def test_a_wrong_crc_ends_what_can_be_read_unless_it_is_not_checked() -> None:
+    wrong = bytearray(batch(1, b"b"))
+    struct.pack_into(">I", wrong, 17, 1)
+    made, bad = Chunk.of(T0, 0, batch(0, b"a") + bytes(wrong) + batch(2, b"c"))
+    assert made is not None
+    assert (taken(made), made.end_offset) == ([(0, b"a")], 1)
+    assert "CRC at offset 1 is wrong" in bad
+    assert Chunk.of(T0, 1, bytes(wrong)) == (None, bad)
+    assert taken(chunk(bytes(wrong))) == [(1, b"b")]
 
 
 def bomb(offset: int, packed: bytes, codec: str, count: int = 1) -> bytes:
@@ -230,8 +234,11 @@ def test_a_batch_that_holds_more_than_the_limit_is_refused_where_it_lies(
     monkeypatch.setattr(codecs, "MOST_BYTES", 1_000_000)
     packed = compress(bytes(1_000_001), Compression(codec))
     assert len(packed) < 60_000
+    made = chunk(batch(4, b"a") + bomb(5, packed, codec), 4)
+    rows, _ = take_rows([made], 10)
+    assert (rows["offset"].to_pylist(), made.position) == ([4], 5)
     with pytest.raises(RecordBatchError, match=r"t-0 at offset 5 .* 1000000 bytes"):
-        take_rows([chunk(batch(4, b"a") + bomb(5, packed, codec))], 10)
+        take_rows([made], 10)
     assert len(decompress(compress(bytes(1_000_000), Compression(codec)), codec)) == 1_000_000
 
 
@@ -273,11 +280,26 @@ def test_many_batches_are_decompressed_a_few_at_a_time(codec: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("codec", ["none", *PACKED])
-def test_a_batch_whose_records_do_not_fit_is_named_among_others(codec: str) -> None:
+def test_what_comes_before_a_batch_that_cannot_be_read_is_taken_and_nothing_passes_it(codec: str) -> None:
     broken = bytes(30) if codec == "none" else compress(bytes(30), Compression(codec))
-    chunks = [
-        chunk(batch(0, b"a") + batch(1, b"b", codec="gzip")),
-        chunk(batch(7, b"c") + bomb(8, broken, codec) + batch(9, b"d"), target=TopicPartition("u", 3)),
-    ]
-    with pytest.raises(RecordBatchError, match="of u-3 at offset 8"):
-        take_rows(chunks, 100)
+    aborted = batch(2, b"x", producer=7) + marker(3, 7) + batch(4, b"y", producer=7)
+    bad = chunk(
+        batch(7, b"c", b"d") + bomb(9, broken, codec) + batch(10, b"e"), offset=8, target=TopicPartition("u", 3)
+    )
+    first, last = chunk(aborted, offset=2, aborted=[(2, 7)]), chunk(batch(1, b"b", codec="gzip"), offset=1)
+    rows, taken = take_rows([first, bad, last], 100)
+    assert rows["value"].to_pylist() == [b"y", b"d"]
+    assert [(made, offset, made.position) for made, offset in taken] == [(first, 4, 5), (bad, 8, 9)]
+    for _ in range(2):
+        with pytest.raises(RecordBatchError, match="of u-3 at offset 9"):
+            take_rows([bad, last], 100)
+    assert not bad.is_empty
+    rows, _ = take_rows([last], 100)
+    assert rows["value"].to_pylist() == [b"b"]
+
+
+def test_rows_that_were_decoded_before_come_ahead_of_a_batch_that_cannot_be_read() -> None:
+    made = chunk(batch(0, b"a", b"b", b"c") + bomb(3, bytes(30), "none"))
+    assert [take_rows([made], 2)[0]["value"].to_pylist() for _ in range(2)] == [[b"a", b"b"], [b"c"]]
+    with pytest.raises(RecordBatchError, match="of t-0 at offset 3"):
+        take_rows([made], 2)

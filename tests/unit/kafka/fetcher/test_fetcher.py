@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -60,6 +61,22 @@ def test_a_topic_that_is_missing_is_asked_for_again_and_named(make: Make) -> Non
         fetcher.forget([T0])
         fetcher.close()
         assert fetcher.poll(0, 10) is None
+
+
+def test_records_before_a_wrong_crc_are_returned_and_the_batch_is_named_until_it_is_left_out(make: Make) -> None:
+    wrong = bytearray(batch(2, b"b"))
+    struct.pack_into(">I", wrong, 17, 1)
+    with LoopbackBroker(2, {"t": 1}) as broker:
+        broker.log["t", 0] = {0: batch(0, b"a", b"b"), 2: bytes(wrong), 3: batch(3, b"d")}
+        fetcher = make(broker.address, check_crcs="true")
+        first = until(lambda: fetcher.poll(0.1, 10), "records", 10)
+        assert first.rows["offset"].to_pylist() == [0, 1]
+        for _ in range(2):
+            with pytest.raises(RecordBatchError, match=r"of t-0 at offset 2 .*CRC"):
+                fetcher.poll(10, 10)
+        fetcher.fetch_from({T0: 3})
+        last = until(lambda: fetcher.poll(0.1, 10), "records", 10)
+        assert last.rows["offset"].to_pylist() == [3]
 
 
 def test_a_batch_that_cannot_be_read_is_not_passed_by_when_it_is_asked_for_again(make: Make) -> None:
