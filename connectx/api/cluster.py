@@ -170,6 +170,7 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._spark.get()
 
     def _check_class(self, name: str) -> None:
+        self._plugins = self._plugins.on_path(self._config)
         self._plugins.connector_class(name)
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:

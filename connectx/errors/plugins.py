@@ -38,6 +38,16 @@ class PluginNotFoundError(ConnectxError):
     """No connector, converter or other plugin of that name can be used."""
 
 
+class JavaPluginError(ConnectxError):
+    """A Java class that this worker finds and cannot run."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is a Java class on the plugin path, and this version of connectx does not run Java connectors.",
+            next_step="Run it in a Kafka Connect worker, or name a connector of connectx.",
+        )
+
+
 class ConversionError(ConnectxError):
     """A converter cannot write values of this type, or cannot read records of this schema."""
 

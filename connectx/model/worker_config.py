@@ -44,8 +44,6 @@ _PREFIXES: Final = (
 _SESSION_KEY_BITS: Final = 256
 
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "plugin.path": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
-    "plugin.discovery": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
     "rest.extension.classes": "there is no Java in a worker",
     "metric.reporters": "there is no Java in a worker",
 }

@@ -304,13 +304,13 @@ class WorkerKeys:
         doc="How long a commit of offsets may take before it is abandoned; the next commit tries again.",
     )
     plugin_path = WorkerKey[tuple[str, ...] | None](
-        list, None, doc="Folders of Java plugins; without effect, because plugins are Python classes."
+        list, None, doc="Folders with a folder or a jar per Java plugin; those of connectx plugins without it."
     )
     plugin_discovery = WorkerKey[str](
         str,
         "hybrid_warn",
         validator=one_of("ONLY_SCAN", "SERVICE_LOAD", "HYBRID_WARN", "HYBRID_FAIL", ignore_case=True),
-        doc="How Java plugins are found; without effect, because plugins are Python classes.",
+        doc="How Java plugins are found: by service manifests, by a scan of their class files, or by both.",
     )
     config_providers = WorkerKey[tuple[str, ...]](
         list, [], read=_texts, doc="Names of the providers that resolve placeholders in settings."

@@ -2,8 +2,8 @@
 
 Knows the classes of installed packages, connectx among them, under the names of their entry points, their simple names
 and the names of the Java classes that they replace (`connectx.plugins.discovery`); classes that a notebook has
-registered; and any other class by its dotted path. Mirrors Kafka Connect's Plugins, without plugin path and class
-loaders.
+registered; Java connectors of the plugin path by their full names (`connectx.plugins.java`); and any other class by its
+dotted path. Mirrors Kafka Connect's Plugins, without class loaders.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,8 @@ from connectx.plugins.config_providers import ConfigProviders
 from connectx.plugins.connectors import Connector, SinkConnector, SourceConnector
 from connectx.plugins.description import PluginDescription
 from connectx.plugins.discovery import Group, InstalledPlugins, with_variants
+from connectx.plugins.java.catalog import JavaCatalog
+from connectx.plugins.java.installed import plugin_path
 from connectx.plugins.keys import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
 from connectx.plugins.tasks import SinkTask, SourceTask
 from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class
@@ -61,6 +64,17 @@ class Plugins:
         self._registered_others: dict[str, type] = {}
         self._types: dict[str, ConnectorType] = {}
         self._imports: dict[str, Thread] = {}
+        self.java = JavaCatalog()
+
+    def on_path(self, config: WorkerConfig) -> Plugins:
+        """The same plugins with the Java plugins on a worker's plugin path, which is read now.
+
+        Raises:
+            ConfigError: `plugin.discovery` is hybrid_fail, and a plugin has no service manifest.
+        """
+        mine = copy(self)
+        mine.java = JavaCatalog.of(plugin_path(config), config.plugin_discovery)
+        return mine
 
     def register(self, cls: type) -> str:
         """Make a connector, transformation or predicate known, under its module's and its own name; returns that name.
@@ -100,6 +114,8 @@ class Plugins:
         name = name.strip()
         if name in self._registered:
             return self._registered[name]
+        if java := self.java.connector_class(name):
+            return java
         matches = self._installed.named(Group.CONNECTORS, name) or [
             cls for key, cls in self._registered.items() if key.rpartition(".")[2] in (name, f"{name}Connector")
         ]
@@ -112,7 +128,7 @@ class Plugins:
             )
         if isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector)):
             return found
-        known = ", ".join([*self._installed.listed(Group.CONNECTORS), *sorted(self._registered)])
+        known = ", ".join([*self._installed.listed(Group.CONNECTORS), *sorted(self._registered), *self.java.names()])
         raise PluginNotFoundError(
             "Failed to find any class that implements Connector and which name matches "
             f"{name}, available connectors are: {known}{reason}"
@@ -132,8 +148,8 @@ class Plugins:
         not run what others wrote.
         """
         name = ((config or {}).get("connector.class") or "").strip()
-        if name in self._registered:
-            return type_of(self._registered[name])
+        if known := self._registered.get(name) or self.java.connector_class(name):
+            return type_of(known)
         if name not in self._types:
             importing = self._imports.get(name)
             if importing is None or not importing.is_alive():
@@ -218,6 +234,8 @@ class Plugins:
         found, reason = _find(self._installed, Group.CONVERTERS, name, load)
         if isinstance(found, type) and issubclass(found, Converter):
             return found
+        if self.java.versions(name):
+            reason = " (the plugin path has it, but only a Java connector can use a Java class)"
         known = ", ".join(map(public_name, self._installed.listed(Group.CONVERTERS).values()))
         raise PluginNotFoundError(
             f"Failed to find any class that implements Converter and which name matches {name}, available converters "
@@ -329,6 +347,8 @@ class Plugins:
             for group, plugin_type in _TYPES.items():
                 described += [PluginDescription.of(cls, plugin_type) for cls in self._installed_classes(group)]
             described += self._header_converters()
+        java = self.java.describe(connectors_only=connectors_only)
+        described = _each_once(described, java)
         return sorted(described, key=lambda plugin: plugin.name)
 
     def _header_converters(self) -> list[PluginDescription]:
@@ -343,6 +363,16 @@ class Plugins:
         """Classes of a group, each once; in place of a transformation that has variants these."""
         found = self._installed.listed(group).values()
         return list(dict.fromkeys(one for cls in found for one in [*with_variants(cls)][1:] or [cls]))
+
+
+def _each_once(own: list[PluginDescription], java: list[PluginDescription]) -> list[PluginDescription]:
+    """Both without what a name does not mean: for connectors that is the Java class, for others connectx's own."""
+    connectors = {plugin.name for plugin in java if issubclass(plugin.cls, Connector)}
+    others = {(plugin.name, plugin.type) for plugin in own}
+    return [
+        *(plugin for plugin in own if not (issubclass(plugin.cls, Connector) and plugin.name in connectors)),
+        *(plugin for plugin in java if plugin.name in connectors or (plugin.name, plugin.type) not in others),
+    ]
 
 
 def is_importable(cls: type) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from connectx.errors.base import MissingExtraError
-from connectx.errors.plugins import ConfigError, PluginNotFoundError
+from connectx.errors.plugins import ConfigError, JavaPluginError, PluginNotFoundError
 from connectx.model.configdef import (
     ConfigDef,
     ConfigInfo,
@@ -225,7 +225,7 @@ class _Validation:
         try:
             self.cls.check_requirements()
             problems = self.cls.validate(self.config)
-        except MissingExtraError as error:
+        except (MissingExtraError, JavaPluginError) as error:
             problems = {"connector.class": [error.message]}
         except Exception as error:
             problems = {"connector.class": [self._failed("validate its configuration", error)]}
@@ -241,7 +241,10 @@ class _Validation:
             find = self.plugins.header_converter_class if side == "header" else self.plugins.converter_class
             cls = find(given)
         except PluginNotFoundError:
-            self._report(name, invalid_value(name, given, f"Class {given} could not be found."))
+            reason = f"Class {given} could not be found."
+            if self.plugins.java.versions(given):
+                reason += " The plugin path has it, but only a Java connector can use a Java converter."
+            self._report(name, invalid_value(name, given, reason))
             return
         own = with_prefix(self.config, f"{name}.")
         if cls is None:

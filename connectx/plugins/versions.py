@@ -7,11 +7,15 @@ exactly. Mirrors PluginUtils.connectorVersionRequirement and Maven's ComparableV
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from functools import cmp_to_key
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from connectx.model.class_names import public_name
 from connectx.version import KAFKA_VERSION
+
+T = TypeVar("T")
 
 _UNDEFINED: Final = "undefined"
 _RANGES: Final = re.compile(r"([\[(])([^\[\](),]*)(?:(,)([^\[\](),]*))?([\])])(?:\s*,\s*(?=[\[(])|$)")
@@ -34,6 +38,15 @@ def version_problem(cls: type, wanted: str | None) -> str | None:
     if version != _UNDEFINED and any(_holds(piece, version) for piece in pieces):
         return None
     return f"Plugin {public_name(cls)} has version {version} which does not match the required version range {hard}"
+
+
+def newest_first(items: Iterable[T], version_of: Callable[[T], str]) -> list[T]:
+    """Sort by versions; those of equal versions keep their order."""
+
+    def compared(one: T, other: T) -> int:
+        return _compared(version_of(other), version_of(one))
+
+    return sorted(items, key=cmp_to_key(compared))
 
 
 def _version_of(cls: type) -> str:

@@ -119,7 +119,7 @@ class Worker:
         )
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
-        plugins = environment.plugins
+        plugins = environment.plugins.on_path(config)
         self._providers = plugins.providers(config)
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()

@@ -27,18 +27,20 @@ from connectx.api.transfer.exporter import Backup
 from connectx.core.config_log import ConfigLog
 from connectx.core.messages import ConfigReadToEnd, ConfigRecordRead, StatusRecordRead
 from connectx.core.status_log import StatusLog
-from connectx.errors.base import ConnectxError
 from connectx.errors.databases import ReplicationMessageError
 from connectx.errors.history import EventLogError, RecordingError
 from connectx.errors.plugins import MalformedDataError
 from connectx.errors.transfer import BackupFileError
 from connectx.history.log import EventLog
 from connectx.model.config_records import IgnoredRecord
-from connectx.model.decoding import Unreadable
+from connectx.model.decoding import Unreadable, WrongShape
 from connectx.model.events import Transition
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.payloads import WorkerFailed
+from connectx.plugins.java.class_file import parse
+from connectx.plugins.java.finder import find
+from connectx.plugins.java.index import decoded_index
 from connectx.protocol import walsender
 from connectx.protocol.config_topic import decode_config_record, encode_config_record
 from connectx.protocol.group import decode_assignment, decode_metadata, encode_assignment, encode_metadata
@@ -55,6 +57,7 @@ from connectx.recording.file import read_recordings
 from connectx.recording.replay import first_difference
 from connectx.rest.call import JsonResponse
 from connectx.schema_registry.catalog import Catalog
+from tests.support.java_classes import class_file, jar
 from tests.support.pgoutput import Begin, Commit, Insert, Truncate, Update, encoded, relation
 from tests.support.worker_script import leading
 
@@ -120,7 +123,7 @@ class Decoder:
 
     read: Callable[..., Any]
     given: tuple[st.SearchStrategy[Any], ...]
-    raises: tuple[type[ConnectxError], ...] = ()
+    raises: tuple[type[Exception], ...] = ()
 
 
 PROPERTIES = {"a": "b", "name": "x", "connector.class": "Generator"}
@@ -320,6 +323,22 @@ def of_file(read: Callable[[Path], Any]) -> Callable[[bytes], None]:
     return read_bytes
 
 
+@cache
+def jars() -> list[bytes]:
+    services = {"org.apache.kafka.connect.source.SourceConnector": "org.acme.A"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jar"
+        return [jar(path, class_file("org.acme.A", "org.acme.B"), services=services).read_bytes()]
+
+
+def of_jar(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONNECTX_CACHE_DIR", f"{folder}/cache")
+        path = Path(folder) / "a.jar"
+        path.write_bytes(data)
+        find([path])
+
+
 def replayed(path: Path) -> None:
     for one in read_recordings(path):
         first_difference(one)
@@ -339,6 +358,17 @@ EXPORT = [
             "format": "connectx-connectors",
             "version": 1,
             "connectors": [{"name": "c", "state": "RUNNING", "config": PROPERTIES, "offsets": [], "masked": []}],
+        }
+    ).encode()
+]
+
+PLUGIN_INDEX = [
+    json.dumps(
+        {
+            "fingerprint": "x",
+            "plugins": [["org.acme.A", "source", "1.0", "/a", True]],
+            "refusals": [["/b", "it does not exist"]],
+            "locations": ["/a"],
         }
     ).encode()
 ]
@@ -378,6 +408,12 @@ DECODERS = {
     "recordings": Decoder(
         of_file(replayed), (lazily(lambda: documents(recording(), "format", "steps")),), (RecordingError,)
     ),
+    "class files": Decoder(parse, (lazily(lambda: changed([class_file("org.acme.A", "b.C")])),), (WrongShape,)),
+    "jars": Decoder(of_jar, (lazily(lambda: changed(jars())),)),
+    "index of plugins": Decoder(
+        lambda data: decoded_index(data, "x"),
+        (documents(PLUGIN_INDEX, "fingerprint", "plugins", "refusals", "locations"),),
+    ),
     "histories": Decoder(
         of_file(EventLog.from_jsonl),
         (lazily(lambda: documents(history(), "version", "seq", "data", "why")),),
@@ -402,6 +438,8 @@ def test_no_bytes_end_what_reads_them(name: str, data: st.DataObject) -> None:
 FUZZED = {
     "api/transfer/exporter.py",
     "history/log.py",
+    "plugins/java/class_file.py",
+    "plugins/java/index.py",
     "protocol/compact_json.py",
     "protocol/config_topic.py",
     "protocol/group.py",

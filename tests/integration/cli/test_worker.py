@@ -97,6 +97,5 @@ def test_settings_that_are_wrong_are_told_all_at_once_and_what_has_no_effect_is_
     assert "Invalid value soon for configuration session.timeout.ms" in wrong.log
     assert "Invalid value polite for configuration connect.protocol" in wrong.log
     odd.wait_log(r"WARN foo.bar is not a key of a Kafka Connect worker and has no effect\.")
-    odd.wait_log(r"WARN plugin.path has no effect: connectors are Python classes")
     odd.wait_log(r"ssl.key.password = \[hidden\]")
     assert odd.end(signal.SIGTERM) == 0

@@ -161,14 +161,11 @@ def test_what_has_no_effect_is_told() -> None:
             "rest.port": "8083",
             "config.storage.partitions": "3",
             "ssl.x": "y",
-            "plugin.path": "/p",
         }
     )
     assert config.warnings == (
         "config.storage.partitions has no effect: the config topic always has one partition.",
         "foo is not a key of a Kafka Connect worker and has no effect.",
-        "plugin.path has no effect: connectors are Python classes, which are found where Python imports from "
-        "(PYTHONPATH).",
         "rest.port was removed from Kafka Connect and has no effect.",
     )
     assert config.config_topic.partitions == 1
