@@ -12,6 +12,7 @@ from connectx.errors.base import ConnectxError
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
+    from connectx import plugins
     from connectx.api.attached.cluster import AttachedCluster, attach
     from connectx.api.cluster import Cluster
     from connectx.api.connect_cluster import audit
@@ -88,6 +89,7 @@ __all__ = [
     "close_all",
     "clusters",
     "doctor",
+    "plugins",
     "read_topic",
 ]
 __version__ = VERSION
@@ -97,10 +99,12 @@ logging.getLogger("connectx").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "plugins":
+        return import_module("connectx.plugins")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -19,6 +19,7 @@ from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, reporting_
 from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.local import doctor, registry, setup, ui
 from connectx.cli.output import print_safely
+from connectx.cli.plugins import plugins
 from connectx.cli.replay import replay
 from connectx.cli.watch import watch
 from connectx.cli.worker import worker
@@ -75,6 +76,7 @@ cluster_command(app)(ui)
 cluster_command(app)(watch)
 app.add_typer(connectors, name="connectors")
 app.add_typer(offsets, name="offsets")
+app.add_typer(plugins, name="plugins")
 
 
 def main() -> None:

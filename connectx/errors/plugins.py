@@ -48,6 +48,13 @@ class JavaPluginError(ConnectxError):
         )
 
 
+class PluginInstallError(ConnectxError):
+    """A Java plugin cannot be installed or removed; `reason` is a clause without a full stop."""
+
+    def __init__(self, source: str, reason: str, next_step: str) -> None:
+        super().__init__(f"The Java plugin {source} cannot be used: {reason}.", next_step=next_step)
+
+
 class ConversionError(ConnectxError):
     """A converter cannot write values of this type, or cannot read records of this schema."""
 

@@ -143,11 +143,12 @@ def why_not_fetchable(name: str, java: JavaHome, timeout_s: float) -> str | None
             return f"no answer within {timeout_s:g} s"
         if done.returncode == 0 and (Path(folder) / "jars" / smallest.file).exists():
             return None
-        reasons = [line.strip() for line in done.stdout.splitlines() if _is_reason(line) or _NOT_THERE in line]
+        reasons = [line.strip() for line in done.stdout.splitlines() if is_reason(line) or _NOT_THERE in line]
         return reasons[-1] if reasons else "Ivy gives no reason"
 
 
-def _is_reason(line: str) -> bool:
+def is_reason(line: str) -> bool:
+    """Whether a line of Ivy's output has the cause of a failure."""
     return any(word in line for word in ("ERROR", "WARN: Host", "[FAILED "))
 
 
@@ -182,7 +183,7 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
                 if "[SUCCESSFUL ]" in line:
                     done += 1
                     progress(label, done, total)
-                elif _is_reason(line):
+                elif is_reason(line):
                     reason = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
                 if "[FAILED " in line or _NOT_THERE in line:
                     break  # one jar that is missing is enough; do not wait for the others to time out
@@ -204,19 +205,27 @@ def _download_error(name: str, partial: Path, reason: str) -> Exception:
     )
 
 
-def _ivy_settings(repository: str | None) -> str:
+def ivy_settings(*, poms: bool, checksums: str) -> str:
+    """Settings of Ivy: the repository, whether it reads dependencies, and which checksums of files it compares."""
+    repository = os.environ.get("CONNECTX_MAVEN_REPOSITORY")
     root = f" root={quoteattr(repository)}" if repository else ""
     return (
         '<ivysettings><settings defaultResolver="maven"/>'
-        '<property name="ivy.checksums" value="" override="true"/>'
-        f'<resolvers><ibiblio name="maven" m2compatible="true" usepoms="false"{root}/></resolvers></ivysettings>'
+        f'<property name="ivy.checksums" value="{checksums}" override="true"/>'
+        f'<resolvers><ibiblio name="maven" m2compatible="true" usepoms="{str(poms).lower()}"{root}/></resolvers>'
+        "</ivysettings>"
     )
 
 
 def _ivy_command(wanted: Sequence[Jar], java: JavaHome, folder: Path) -> list[str]:
-    """Ivy with its files in `folder`, to put these jars into its folder `jars`."""
-    (folder / "settings.xml").write_text(_ivy_settings(os.environ.get("CONNECTX_MAVEN_REPOSITORY")))
-    (folder / "ivy.xml").write_text(_ivy_module(wanted))
+    """Ivy to put these jars into the folder `jars`; the lock file has their checksums."""
+    return ivy_command(ivy_settings(poms=False, checksums=""), _ivy_module(wanted), _RETRIEVE_PATTERN, java, folder)
+
+
+def ivy_command(settings: str, module: str, pattern: str, java: JavaHome, folder: Path) -> list[str]:
+    """Ivy with its files in `folder`, to put what `module` depends on into its folder `jars`."""
+    (folder / "settings.xml").write_text(settings)
+    (folder / "ivy.xml").write_text(module)
     ivy = sorted(spark_jars_dir().glob("ivy-*.jar"))[-1]
     return [
         str(java.java),
@@ -235,7 +244,7 @@ def _ivy_command(wanted: Sequence[Jar], java: JavaHome, folder: Path) -> list[st
         "-confs",
         "default",
         "-retrieve",
-        str(folder / "jars" / _RETRIEVE_PATTERN),
+        str(folder / "jars" / pattern),
     ]
 
 

@@ -41,6 +41,7 @@ from connectx.model.payloads import WorkerFailed
 from connectx.plugins.java.class_file import parse
 from connectx.plugins.java.finder import find
 from connectx.plugins.java.index import decoded_index
+from connectx.plugins.java.lock import decoded_lock
 from connectx.protocol import walsender
 from connectx.protocol.config_topic import decode_config_record, encode_config_record
 from connectx.protocol.group import decode_assignment, decode_metadata, encode_assignment, encode_metadata
@@ -331,6 +332,10 @@ def jars() -> list[bytes]:
         return [jar(path, class_file("org.acme.A", "org.acme.B"), services=services).read_bytes()]
 
 
+def plugin_lock(data: bytes) -> None:
+    decoded_lock(data)
+
+
 def of_jar(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONNECTX_CACHE_DIR", f"{folder}/cache")
@@ -373,6 +378,8 @@ PLUGIN_INDEX = [
     ).encode()
 ]
 
+PLUGIN_LOCK = [json.dumps({"format": 1, "source": "a:b:1", "files": {"b-1.jar": "0" * 64}}).encode()]
+
 lazily = st.deferred
 
 DECODERS = {
@@ -410,6 +417,7 @@ DECODERS = {
     ),
     "class files": Decoder(parse, (lazily(lambda: changed([class_file("org.acme.A", "b.C")])),), (WrongShape,)),
     "jars": Decoder(of_jar, (lazily(lambda: changed(jars())),)),
+    "lock files of plugins": Decoder(plugin_lock, (documents(PLUGIN_LOCK, "format", "source", "files"),)),
     "index of plugins": Decoder(
         lambda data: decoded_index(data, "x"),
         (documents(PLUGIN_INDEX, "fingerprint", "plugins", "refusals", "locations"),),
@@ -440,6 +448,7 @@ FUZZED = {
     "history/log.py",
     "plugins/java/class_file.py",
     "plugins/java/index.py",
+    "plugins/java/lock.py",
     "protocol/compact_json.py",
     "protocol/config_topic.py",
     "protocol/group.py",

@@ -20,6 +20,7 @@ from connectx.plugins.java.contents import Contents, opened
 from connectx.plugins.java.hierarchy import Hierarchy
 from connectx.plugins.java.kafka_classes import KAFKA_CLASSES, KINDS
 from connectx.plugins.java.locations import files_of, locations
+from connectx.plugins.java.lock import change_of
 from connectx.plugins.java.manifests import services, version_of
 from connectx.plugins.java.plugin import SERVICES, Found, JavaPlugin, PluginKind, Refusal
 from connectx.plugins.versions import newest_first
@@ -49,7 +50,7 @@ def find(plugin_path: Iterable[Path | str], discovery: str = "hybrid_warn") -> F
     refusals: list[Refusal] = []
     used: list[Path] = []
     for location in locations(plugin_path, refusals.append):
-        found = _of_location(location, discovery)
+        found = find_in(location, discovery)
         refusals += found.refusals
         plugins += found.plugins
         used += found.locations
@@ -58,7 +59,10 @@ def find(plugin_path: Iterable[Path | str], discovery: str = "hybrid_warn") -> F
     return Found(tuple(ordered), tuple(refusals), tuple(used))
 
 
-def _of_location(location: Path, discovery: str) -> Found:
+def find_in(location: Path, discovery: str = "hybrid_warn") -> Found:
+    """Find the plugins of one folder or jar."""
+    if change := change_of(location):
+        return Found(refusals=(Refusal(location, f"{change}; remove it and install it again"),))
     refusals: list[Refusal] = []
     files = files_of(location, refusals.append)
     mode = discovery if discovery in (SERVICE_LOAD, ONLY_SCAN) else "hybrid"

@@ -22,6 +22,11 @@ class PluginKind(StrEnum):
     REST_EXTENSION = "rest_extension"
     OVERRIDE_POLICY = "connector_client_config_override_policy"
 
+    @property
+    def is_connector(self) -> bool:
+        """Whether it is a source or sink connector."""
+        return self in (PluginKind.SOURCE, PluginKind.SINK)
+
 
 SERVICES: Final = {
     PluginKind.SOURCE: "org.apache.kafka.connect.source.SourceConnector",

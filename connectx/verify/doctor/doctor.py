@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.errors.plugins import ConfigError, ConfigProviderError
 from connectx.model.worker_config import SPARK
-from connectx.verify.doctor import machine, notebook, own_kafka, spark_session
+from connectx.verify.doctor import java_plugins, machine, notebook, own_kafka, spark_session
 from connectx.verify.doctor.report import Checkup, Finding, Status
 from connectx.verify.doctor.spark_session import SparkProbe
 
@@ -42,7 +42,7 @@ def doctor(
         asked = None if servers is None else pool.submit(_own_kafka, str(servers), given)
         settings = {key: value for key, value in given.items() if key.startswith(SPARK)}
         probe = spark_session.probe_session(spark or settings or None)
-        findings = _here(probe, embedded=servers is None)
+        findings = _here(probe, given, embedded=servers is None)
         kafka = [] if asked is None else asked.result()
     return judged([*findings, *kafka], probe, embedded=servers is None)
 
@@ -62,13 +62,14 @@ def judged(findings: list[Finding], probe: SparkProbe, *, embedded: bool) -> Che
     return Checkup(tuple(by_name.values()), tuple(abilities))
 
 
-def _here(probe: SparkProbe, *, embedded: bool) -> list[Finding]:
+def _here(probe: SparkProbe, config: Mapping[str, Any], *, embedded: bool) -> list[Finding]:
     local = probe.kind == "none" and probe.version is not None
     java, found = machine.java(needed=embedded or local)
     return [
         machine.python(),
         found,
         machine.kafka_jars(java, needed=embedded),
+        java_plugins.java_plugins(config, java),
         *machine.disks(),
         machine.memory(starts_all=embedded and local),
         machine.loopback(),
