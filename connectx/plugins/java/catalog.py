@@ -88,11 +88,11 @@ class JavaCatalog:
         return self._classes.get(name.strip())
 
     def describe(self, *, connectors_only: bool) -> list[PluginDescription]:
-        """Plugins as lists show them: each version once."""
+        """Plugins as lists show them: each version once, the newest last, as in Kafka Connect."""
         kinds = (*_BASES, *(() if connectors_only else _LISTED))
         described = [
             PluginDescription(self._classes.get(one.class_name, JavaPlugin), one.class_name, one.kind, one.version)
-            for one in self.found.plugins
+            for one in reversed(self.found.plugins)
             if one.kind in kinds
         ]
         return list(dict.fromkeys(described))

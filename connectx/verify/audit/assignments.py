@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from connectx.errors.plugins import PatternError
 from connectx.history.wording import duration, listing, plural
@@ -238,6 +238,7 @@ def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
                 "A connector behaves differently on different workers.",
                 "Bring all workers to one version; until then use connector.plugin.version (KIP-891).",
             )
+    yield from _on_some_workers(plugins_of)
     for cls, connector in sorted(used.items()):
         lacking = [worker.worker_id for worker in cluster.workers if cls in worker.lacks]
         if lacking:
@@ -250,6 +251,25 @@ def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
                 "The connector or a task fails as soon as the group gives it to such a worker.",
                 "Install the class on all workers of the group, or take the worker out of it.",
             )
+
+
+def _on_some_workers(plugins_of: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    """Classes that only some workers of one kind have: those of connectx, or those of Kafka Connect."""
+    kinds: dict[bool, dict[str, Mapping[str, str]]] = {}
+    for worker_id, known in plugins_of.items():
+        kinds.setdefault(any(cls.startswith("connectx.") for cls in known), {})[worker_id] = known
+    for workers in kinds.values():
+        for cls in sorted({cls for known in workers.values() for cls in known}):
+            having = sorted(worker_id for worker_id, known in workers.items() if cls in known)
+            if len(having) < len(workers):
+                yield Finding(
+                    "plugin_on_some_workers",
+                    Severity.NOTE,
+                    cls,
+                    f"only {listing(having)} {'has' if len(having) == 1 else 'have'} it",
+                    "A connector of this class fails as soon as the group gives it or a task to another worker.",
+                    "Install it on all workers of the group, and restart them.",
+                )
 
 
 def read_topics(cluster: ClusterInventory, connector: AuditedConnector) -> list[str]:

@@ -95,7 +95,7 @@ def test_each_version_is_listed_and_the_newest_is_used(
     acme(tmp_path / "java", "1.10")
     with caplog.at_level(logging.WARNING):
         newer = plugins.on_path(config_of(plugin_path=str(tmp_path / "java")))
-    assert [one.version for one in newer.describe() if one.name == "org.acme.Ticks"] == ["1.10", "1.0"]
+    assert [one.version for one in newer.describe() if one.name == "org.acme.Ticks"] == ["1.0", "1.10"]
     assert newer.connector_class("org.acme.Ticks").version == "1.10"
     assert "org.acme.Ticks is also in" in caplog.text
     assert "1.10 is used by default" in caplog.text

@@ -128,6 +128,13 @@ CASES: dict[str, tuple[Severity, ClusterInventory]] = {
             AuditedWorker(B, True, 7, 20, plugins={SOURCE: "4.2.1"}),
         ),
     ),
+    "plugin_on_some_workers": (
+        Severity.NOTE,
+        with_workers(
+            AuditedWorker(A, True, 7, 20, ("in", "out"), ("in-0", "out-0"), {SOURCE: "4.3.0", "org.acme.Ticks": "1.0"}),
+            AuditedWorker(B, True, 7, 20, plugins={SOURCE: "4.3.0"}),
+        ),
+    ),
     "class_unknown": (
         Severity.WARNING,
         with_workers(
@@ -317,6 +324,14 @@ def test_a_connector_that_is_called_like_anothers_task_is_not_claimed_twice() ->
 def test_a_class_that_nobody_knows_is_an_error() -> None:
     workers = [AuditedWorker(w, True, 7, 20, plugins={}, lacks=(SINK,)) for w in (A, B)]
     assert judge([with_workers(*workers)]).of("class_unknown")[0].severity is Severity.ERROR
+
+
+def test_workers_of_connectx_and_of_java_need_not_have_the_same_classes() -> None:
+    workers = [
+        AuditedWorker(A, True, 7, 20, ("in", "out"), ("in-0", "out-0"), {SOURCE: "4.3.0", "connectx.x.Y": ""}),
+        AuditedWorker(B, True, 7, 20, plugins={SOURCE: "4.3.0", "org.acme.Ticks": "1.0"}),
+    ]
+    assert codes(with_workers(*workers)) == set()
 
 
 def test_workers_that_have_read_up_to_different_offsets_just_now_are_asked_again() -> None:
