@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import connectx as cx
 from bench.debezium import POSTGRES_SOURCE
 from bench.plugins import plugin_folder
+from connectx.errors.plugins import PluginInstallError
 from connectx.jvm import jars
 from connectx.jvm.java import find_java
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -76,3 +78,13 @@ def test_the_classes_of_kafka_that_make_plugins_are_those_of_its_jars() -> None:
             except WrongShape:
                 pytest.fail(f"{name} is unreadable")
     assert found == {name: set(kinds) for name, kinds in KAFKA_CLASSES.items()}
+
+
+def test_artifacts_are_installed_from_the_maven_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONNECTX_CACHE_DIR", str(tmp_path))
+    done = cx.plugins.install("org.apache.kafka:connect-file:4.3.0")
+    assert {one.class_name: one.version for one in done.plugins} == {FILE_SOURCE: "4.3.0", FILE_SINK: "4.3.0"}
+    assert [file.name for file in done.folder.glob("*.jar")] == ["connect-file-4.3.0.jar"], "Kafka's own are left out"
+    with pytest.raises(PluginInstallError, match="does not have it"):
+        cx.plugins.install("org.apache.kafka:connect-file:0.0.1")
+    assert [one.name for one in cx.plugins.installed()] == ["connect-file-4.3.0"]
