@@ -39,12 +39,12 @@ class PluginNotFoundError(ConnectxError):
 
 
 class JavaPluginError(ConnectxError):
-    """A Java class that this worker finds and cannot run."""
+    """A Java class that was to run in Python."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name} is a Java class on the plugin path, and this version of connectx does not run Java connectors.",
-            next_step="Run it in a Kafka Connect worker, or name a connector of connectx.",
+            f"{name} is a Java class on the plugin path, so it runs in the JVM of a worker, and not in Python.",
+            next_step="Ask a running worker, with cluster.validate or PUT /connector-plugins/NAME/config/validate.",
         )
 
 

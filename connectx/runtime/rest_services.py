@@ -40,6 +40,7 @@ from connectx.rest.loggers import WorkerLoggers
 from connectx.rest.services import API_VERSION
 from connectx.rest.stages import Stage
 from connectx.runtime.metrics import WorkerMetrics
+from connectx.runtime.tasks.java.jvm import WorkerJvm
 
 _LEAVE_S = 5.0
 _LOOK_S = 0.1
@@ -59,11 +60,13 @@ class RestServices:
         providers: ConfigProviders,
         metrics: WorkerMetrics,
         loggers: WorkerLoggers,
+        jvm: WorkerJvm,
         *,
         stage: Callable[[], Stage],
         heartbeat_ms: Callable[[], int | None],
         clock: Clock,
     ) -> None:
+        self._jvm = jvm
         self._stage = stage
         self._heartbeat_ms = heartbeat_ms
         self._clock = clock
@@ -111,6 +114,9 @@ class RestServices:
         return [_plugin(plugin) for plugin in described]
 
     def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
+        if self._is_java(plugin):
+            keys: list[ConfigKeyInfo] = self._jvm.ask("PluginConfig", plugin=plugin)
+            return keys
         try:
             definition = self._plugins.config_of(plugin)
         except PluginNotFoundError as error:
@@ -122,7 +128,11 @@ class RestServices:
     def validate(self, config: Mapping[str, str | None]) -> ConfigInfos:
         """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
-            found = validate_connector(self._plugins, self._providers.resolve(config), self._config)
+            resolved = self._providers.resolve(config)
+            if self._is_java(config.get("connector.class")):
+                found: ConfigInfos = self._jvm.ask("Validate", config=resolved)
+            else:
+                found = validate_connector(self._plugins, resolved, self._config)
         except (ConfigError, ConfigProviderError, PluginNotFoundError) as error:
             raise RestError(str(error), status=400) from error
         for info in found["configs"]:
@@ -155,6 +165,9 @@ class RestServices:
     ) -> str:
         """Set offsets; a null offset resets that partition."""
         config = self._providers.resolve(config)
+        altered = tuple({"partition": one.partition, "offset": one.offset} for one in offsets)
+        if self._is_java(config.get("connector.class")):
+            return self._modified_by_java(connector, config, altered)
         if kind is ConnectorType.SOURCE:
             pairs = [(one.partition, one.offset) for one in offsets]
             self._check_offsets(config, pairs)
@@ -168,12 +181,13 @@ class RestServices:
             dropped = [where for where in wanted if where not in kept]
             if dropped:
                 delete_group_offsets(self._clients, group, dropped)
-        altered = tuple({"partition": one.partition, "offset": one.offset} for one in offsets)
         self._record(Transition(OffsetsAltered(altered), connector))
         return self._changed(config, "altered")
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         config = self._providers.resolve(config)
+        if self._is_java(config.get("connector.class")):
+            return self._modified_by_java(connector, config, None)
         if kind is ConnectorType.SOURCE:
             pairs: Offsets = [(partition, None) for partition, _ in self._source_offsets(connector, config)]
             write_source_offsets(self._clients, self._config, connector, config, pairs)
@@ -181,6 +195,22 @@ class RestServices:
             self._admin.delete_group(self._group_without_members(connector, config, "reset"))
         self._record(Transition(OffsetsAltered(None), connector))
         return self._changed(config, "reset")
+
+    def _modified_by_java(
+        self,
+        connector: str,
+        config: Mapping[str, str | None],
+        offsets: tuple[Mapping[str, Any], ...] | None,
+    ) -> str:
+        """Let the plugin see offsets before they are changed, as Kafka Connect's Worker does; None resets all."""
+        message: str = self._jvm.ask(
+            "ModifyOffsets", connector=connector, config={"name": connector, **config}, offsets=offsets
+        )
+        self._record(Transition(OffsetsAltered(offsets), connector))
+        return message
+
+    def _is_java(self, name: str | None) -> bool:
+        return self._plugins.java.connector_class(name or "") is not None
 
     def _changed(self, config: Mapping[str, str | None], how: Literal["altered", "reset"]) -> str:
         """Kafka Connect's message about offsets that were altered or reset."""

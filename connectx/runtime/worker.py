@@ -51,6 +51,7 @@ from connectx.runtime.masking import masked_errors, masked_transition
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from connectx.runtime.tasks.host import TaskHost
+from connectx.runtime.tasks.java.jvm import WorkerJvm
 from connectx.runtime.tasks.services import TaskServices, WorkerGone
 from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
 from connectx.values import Value
@@ -119,7 +120,7 @@ class Worker:
         )
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
-        plugins = environment.plugins.on_path(config)
+        plugins = self._plugins = environment.plugins.on_path(config)
         self._providers = plugins.providers(config)
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()
@@ -137,6 +138,7 @@ class Worker:
             self._providers,
             self._metrics,
             self._loggers,
+            self._task_host.jvm,
             stage=lambda: self._stage,
             heartbeat_ms=self.heartbeat_ms,
             clock=self._clock,
@@ -160,7 +162,7 @@ class Worker:
             ConnectxError: a port is taken, Kafka cannot be reached, an internal topic is unusable.
             WorkerStoppedError: it was ended meanwhile.
         """
-        config, plugins = self._given.config, self._given.plugins
+        config, plugins = self._given.config, self._plugins
         try:
             settings = CoreSettings(self._rest.start(), config, plugins.connector_type, self._check_signature)
             self._recorded = self._recorder.worker(WORKER, self.name, settings)
@@ -210,6 +212,7 @@ class Worker:
     def kill(self, on_fault: OnFault = no_op) -> None:
         """A fault: end everything of this worker immediately, without commit, abort or goodbye."""
         if self.alive:
+            self.jvm.kill()  # what it has committed is in the history before the fault
             on_fault()
         self._end_now(WorkerState.KILLED, "the worker was killed")
 
@@ -219,7 +222,10 @@ class Worker:
         False when there is nothing to freeze.
         """
         frozen = WorkerState.PAUSED if tasks else WorkerState.STALLED
+        jvm = self.jvm
         if self.state in (WorkerState.RUNNING, WorkerState.STALLED):
+            if tasks:
+                jvm.freeze()  # what it has committed is in the history before the fault
             on_fault()
 
         def stand_still() -> None:
@@ -227,7 +233,10 @@ class Worker:
             if tasks:
                 self._unfrozen.clear()
 
-        return self._move(frozen, WorkerState.RUNNING, WorkerState.STALLED, then=stand_still)
+        moved = self._move(frozen, WorkerState.RUNNING, WorkerState.STALLED, then=stand_still)
+        if self.state is not WorkerState.PAUSED:
+            jvm.thaw()
+        return moved
 
     def thaw(self) -> bool:
         """End `freeze`: process queued stimuli. False if it was not frozen."""
@@ -236,6 +245,11 @@ class Worker:
     @property
     def alive(self) -> bool:
         return self.state in ALIVE
+
+    @property
+    def jvm(self) -> WorkerJvm:
+        """The JVM of its Java connectors."""
+        return self._task_host.jvm
 
     def _move(self, to: WorkerState, *sources: WorkerState, then: Callable[[], None] | None = None) -> bool:
         """Change the state; False when another thread was faster. The thread that ends the worker cleans up."""
@@ -248,6 +262,7 @@ class Worker:
             return True
 
     def _run_on(self) -> None:
+        self.jvm.thaw()
         self._unfrozen.set()
         self._mailbox.thaw()
 

@@ -57,6 +57,7 @@ from connectx.protocol.status_topic import decode_status_record, encode_status_r
 from connectx.recording.file import read_recordings
 from connectx.recording.replay import first_difference
 from connectx.rest.call import JsonResponse
+from connectx.runtime.tasks.java.reports import report_of
 from connectx.schema_registry.catalog import Catalog
 from tests.support.java_classes import class_file, jar
 from tests.support.pgoutput import Begin, Commit, Insert, Truncate, Update, encoded, relation
@@ -382,6 +383,12 @@ PLUGIN_LOCK = [json.dumps({"format": 1, "source": "a:b:1", "files": {"b-1.jar": 
 
 lazily = st.deferred
 
+JAVA_REPORTS = [
+    b'{"report":"Committed","task":"c-0","instance":1,"records":2,"transaction":true,"offsets":[{"partition":{},"offset":{}}]}',
+    b'{"report":"TaskConfigsGenerated","connector":"c","instance":1,"task_configs":[{"a":null}]}',
+    b'{"report":"Answer","id":1,"error":"no","status":400}',
+]
+
 DECODERS = {
     "config topic": Decoder(
         config_record, (keys(CONFIG_PREFIXES), documents(CONFIG_VALUES, *CONFIG_FIELDS) | st.none())
@@ -427,6 +434,7 @@ DECODERS = {
         (lazily(lambda: documents(history(), "version", "seq", "data", "why")),),
         (EventLogError,),
     ),
+    "reports of a JVM": Decoder(report_of, (documents(JAVA_REPORTS, "report", "task", "instance", "records"),)),
     "exports": Decoder(
         of_file(Backup.read), (documents(EXPORT, "format", "version", "connectors"),), (BackupFileError,)
     ),

@@ -38,6 +38,7 @@ class _Sender:
         self._worker = worker
         self._sent_heartbeat_ms: int | None = None
         self._sent_metrics: list[list[Any]] = []
+        self._sent_jvm: int | None = None
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="connectx-sender", daemon=True)
 
@@ -88,6 +89,9 @@ class _Sender:
         if metrics != self._sent_metrics:
             self._sent_metrics = metrics
             lines += encode(News.TASK_METRICS, metrics=metrics)
+        if (pid := worker.jvm.pid) != self._sent_jvm:
+            self._sent_jvm = pid
+            lines += encode(News.JVM, pid=pid)
         return lines
 
 
@@ -128,7 +132,11 @@ class Child:
         assert worker is not None, "an owner orders nothing before the start is done"
         if kind is Order.STALL:
             self._done(order, worker.freeze(tasks=False))
+        elif kind is Order.FREEZE_JVM:
+            worker.jvm.freeze()
+            self._done(order, True)
         elif kind is Order.THAW:
+            worker.jvm.thaw()
             self._done(order, worker.thaw())
         elif kind in (Order.CHECK, Order.RECORDING):  # on a thread: a stalled core does not answer
             args = (worker, kind, order)

@@ -39,6 +39,7 @@ from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, Wo
 from connectx.values import Value
 
 _ANSWER_S: Final = 10.0
+_FREEZE_S: Final = 2.0
 _FIRST_FD: Final = 10  # the shell that watches over the process uses lower numbers itself
 _LOG_SHOWN_BYTES: Final = 2000
 _log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class ProcessWorker:
         self._instances: dict[TaskId, int] = {}  # tasks that run there
         self._task_metrics: dict[TaskId, Mapping[str, object]] = {}
         self._heartbeat_ms: int | None = None
+        self._has_jvm = False
         self._in_time = True
         self._on_killed: OnFault = no_op
         self._garbled: str | None = None  # why its output can no longer be read
@@ -184,6 +186,7 @@ class ProcessWorker:
 
     def kill(self, on_fault: OnFault = no_op) -> None:
         """A fault: SIGKILL. Returns when the process is gone, and all its reports are in the history."""
+        self._freeze_jvm()
         with self._moving:
             if self.state not in ALIVE:
                 return
@@ -198,6 +201,7 @@ class ProcessWorker:
                 return False
             on_fault()
             return bool(self._ask(Order.STALL)) and self._move(WorkerState.STALLED, WorkerState.RUNNING)
+        self._freeze_jvm()
         with self._moving:
             if self._child is None or self.state not in (WorkerState.RUNNING, WorkerState.STALLED):
                 return False
@@ -209,6 +213,15 @@ class ProcessWorker:
             return False
         on_fault()
         return True
+
+    def _freeze_jvm(self) -> None:
+        """Let the process stop its JVM, which gets no signal that the process gets, and record what it has committed.
+
+        The JVM of a process that is killed then ends with it.
+        """
+        if self._has_jvm and self.state in (WorkerState.RUNNING, WorkerState.STALLED, WorkerState.STOPPING):
+            with suppress(FutureTimeoutError, WorkerStoppedError):
+                self._order(Order.FREEZE_JVM).result(_FREEZE_S)
 
     def thaw(self) -> bool:
         """End `freeze`: SIGCONT, and an order to the core. False if it was not frozen."""
@@ -320,6 +333,8 @@ class ProcessWorker:
             self.spark_sessions.append(news["session_id"])
         elif kind is News.SPARK_SESSION_RELEASED:
             self.spark_sessions.remove(news["session_id"])
+        elif kind is News.JVM:
+            self._has_jvm = news["pid"] is not None
         elif kind is News.STOPPED:
             self._in_time = news["in_time"]
             self._move(WorkerState.STOPPED, WorkerState.STOPPING)

@@ -27,6 +27,7 @@ class Order(StrEnum):
     SPARK = "spark"  # url, or error; no answer
     STALL = "stall"
     THAW = "thaw"
+    FREEZE_JVM = "freeze_jvm"  # answered when what it has committed is in the history
     REQUEST_STOP = "request_stop"
     STOP = "stop"  # timeout_s
     CHECK = "check"  # answered by [[rule, found]]
@@ -43,6 +44,7 @@ class News(StrEnum):
     TASK_METRICS = "task_metrics"  # metrics: [[connector, task, numbers]]
     SPARK_SESSION = "spark_session"  # session_id
     SPARK_SESSION_RELEASED = "spark_session_released"  # session_id
+    JVM = "jvm"  # pid, None if there is no JVM
     STOPPED = "stopped"  # in_time
 
 

@@ -26,6 +26,9 @@ from connectx.plugins.connectors import Connector, SourceConnector
 from connectx.plugins.settings import source_connector_settings
 from connectx.recording.ring import RecordedCore
 from connectx.runtime.tasks.connector_host import ConnectorHost
+from connectx.runtime.tasks.java.connector import JavaConnector
+from connectx.runtime.tasks.java.jvm import WorkerJvm
+from connectx.runtime.tasks.java.task import JavaTask
 from connectx.runtime.tasks.runners import SinkRunner, SourceRunner
 from connectx.runtime.tasks.services import TaskEffect, TaskRunner, TaskServices
 from connectx.values import Value
@@ -62,14 +65,19 @@ class TaskHost:
         self._plugins = plugins
         self._is_gone = is_gone
         self._end_reason = "stopped"
-        self._hosts: dict[tuple[str, int], ConnectorHost] = {}
+        self.jvm = WorkerJvm(self._services, plugins)
+        self._hosts: dict[tuple[str, int], ConnectorHost | JavaConnector] = {}
         self._runners: dict[_Instance, TaskRunner] = {}
         self._failed: dict[TaskId, _Failed] = {}
 
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a separate thread."""
-        task_configs, providers = self._plugins.task_configs, self._services.providers
-        host = ConnectorHost(effect, self._create_connector, task_configs, self._post, providers)
+        host: ConnectorHost | JavaConnector
+        if self._is_java(effect.config):
+            host = JavaConnector(effect, self.jvm)
+        else:
+            task_configs, providers = self._plugins.task_configs, self._services.providers
+            host = ConnectorHost(effect, self._create_connector, task_configs, self._post, providers)
         self._hosts[effect.connector, effect.instance] = host
         host.start()
         if self._is_gone():  # `end` may have come before it was known
@@ -92,8 +100,12 @@ class TaskHost:
 
     def prepare_task(self, effect: PrepareTask) -> None:
         is_source = self._plugins.connector_type(effect.connector_config) is ConnectorType.SOURCE
-        make = SourceRunner if is_source else SinkRunner
-        runner: TaskRunner = make(effect, self._services, self._plugins)
+        runner: TaskRunner
+        if self._is_java(effect.connector_config):
+            runner = JavaTask(effect, self._services, self.jvm, sink=not is_source)
+        else:
+            make = SourceRunner if is_source else SinkRunner
+            runner = make(effect, self._services, self._plugins)
         self._failed.pop(effect.task, None)
         self._runners[_Instance(effect.task, effect.instance)] = runner
         runner.start()
@@ -130,6 +142,10 @@ class TaskHost:
             runner.kill()
         for host in list(self._hosts.values()):
             host.kill()
+        self.jvm.kill()
+
+    def _is_java(self, config: Mapping[str, str | None]) -> bool:
+        return self._plugins.java.connector_class(config.get("connector.class") or "") is not None
 
     def _post_of_task(self, stimulus: Stimulus) -> None:
         """A stimulus of a runner. Its end is recorded first, even if the core has forgotten the task."""

@@ -65,6 +65,8 @@ class SourceReader(Value):
 
     def problem(self) -> str:
         """Why it cannot be read again; empty when it can."""
+        if (java := self.plugins.java.connector(self.config.get("connector.class"))) is not None:
+            return f"{java.class_name} of {self.connector} runs in Java, and only Python connectors read sources again"
         if (self.config.get("transaction.boundary") or "").lower() == TransactionBoundary.CONNECTOR:
             return f"connector {self.connector} ends its transactions itself, and may have aborted some"
         if self.plugins.chain(self.config).reads_time:

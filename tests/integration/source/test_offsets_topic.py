@@ -145,10 +145,11 @@ def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[
     topics = InternalTopics(worker, clients, lambda stimulus: None)
     topics.start()
     plugins = Plugins()
+    jvm: Any = None  # the connector is in Python
     made = RestServices(
         worker, clients, plugins, topics, dict, lambda transition: None, plugins.providers(worker),
         WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
-        stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: None, clock=lambda: 0,
+        jvm, stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: None, clock=lambda: 0,
     )  # fmt: skip
     config = {"name": "c", "connector.class": "FileStreamSource", "offsets.storage.topic": mine(place)}
     yield made, topics, config, (clients, worker)

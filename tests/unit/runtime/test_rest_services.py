@@ -60,13 +60,16 @@ def plugins() -> Plugins:
     return Plugins()
 
 
+JVM: Any = None  # no test has a Java connector
+
+
 @pytest.fixture
 def services(plugins: Plugins) -> Iterator[RestServices]:
     worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", **PROVIDER}))
     topics: Any = None  # no test reads the config topic
     made = RestServices(
         worker, ClientConfigs(worker, "w"), plugins, topics, dict, lambda transition: None, plugins.providers(worker),
-        WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
+        WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(), JVM,
         stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: None, clock=lambda: 0,
     )  # fmt: skip
     yield made
@@ -257,7 +260,7 @@ def test_a_worker_is_in_touch_while_its_group_is_settled_and_answers_heartbeats(
     services = RestServices(
         worker, ClientConfigs(worker, "w"), plugins, topics, lambda: state, lambda transition: None,
         plugins.providers(worker), WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
-        stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: answered_ms.pop(0),
+        JVM, stage=lambda: Stage("awaiting startup", 0), heartbeat_ms=lambda: answered_ms.pop(0),
         clock=lambda: 91_000 + 3 * worker.heartbeat_interval_ms,
     )  # fmt: skip
     assert [services.in_touch() for _ in range(3)] == [True, True, False]
