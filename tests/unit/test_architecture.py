@@ -66,10 +66,17 @@ def test_a_workers_process_starts_without_what_only_its_tasks_need() -> None:
     assert loaded("connectx.runtime.process.child", ("pyspark", "pandas", "grpc", "plotly")) == "[]"
 
 
-def test_reading_a_range_of_a_topic_loads_neither_spark_nor_a_cluster() -> None:
+@pytest.mark.parametrize(
+    ("module", "parts"),
+    [
+        ("connectx.kafka.fetcher.ranges", ("connectx.data", "connectx.plugins")),
+        ("connectx.verify.check.key_reading", ("connectx.data", "connectx.spark")),
+    ],
+)
+def test_reading_a_range_of_a_topic_loads_neither_spark_nor_a_cluster(module: str, parts: tuple[str, ...]) -> None:
     """Spark's executors will do it."""
-    parts = ("connectx.runtime", "connectx.rest", "connectx.data", "connectx.api", "connectx.plugins")
-    assert loaded("connectx.kafka.fetcher.ranges", ("pyspark", "pandas", "grpc", "confluent_kafka", *parts)) == "[]"
+    everywhere = ("pyspark", "pandas", "grpc", "confluent_kafka", "connectx.runtime", "connectx.rest", "connectx.api")
+    assert loaded(module, (*everywhere, *parts)) == "[]"
 
 
 def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:

@@ -8,7 +8,7 @@ is no finding, since a target may keep one row for each key. Order and other fie
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import field
 from functools import partial
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from connectx.errors.base import ConnectxError
 from connectx.errors.checks import CheckError
 from connectx.history.wording import plural
-from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
 from connectx.plugins.stored import Stored
 from connectx.runtime.tasks.sink.bulk import split
@@ -28,22 +27,18 @@ from connectx.spark.shipping import modules_of, ship
 from connectx.spark.slices import TaskSpark, failure_reason
 from connectx.values import Value
 from connectx.verify.check.comparison import Difference
-from connectx.verify.check.identity import of_fields, shown
+from connectx.verify.check.identity import shown
+from connectx.verify.check.key_reading import KEYS, RECORDS, KeyReader, identified, identified_chunks
 from connectx.verify.check.rows import OnRead, Row, Rows, fingerprint
-from connectx.verify.check.sides import UNREADABLE, Decode, Sides, fields_of, fields_of_line
+from connectx.verify.check.sides import Sides
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _HEARTBEAT_S: Final = 0.2
-_BATCH_RECORDS: Final = 50_000
 _CHUNK_ROWS: Final = 20_000
 _CHUNKS: Final = 10
 """Chunks of rows of the target in one data frame, each the work of one Spark task at the most."""
-
-_RECORDS: Final = "key binary, topic string, partition int, offset long, time_ms long, pending boolean, deletes boolean"
-_KEYS: Final = "key binary"
 
 _SEEN: Final = {
     "there": "count(is_row)",
@@ -69,16 +64,17 @@ _COUNTS: Final = {
     "found": "sum(there)",
     "expected": "sum(IF(there = 0, IF(is_needed, 1, 0), least(there, allowed)))",
     "needed": "sum(IF(is_needed, greatest(least(there, allowed), 1), 0))",
-    "lost": "count_if(there = 0 AND is_needed)",
+    "lost": "count_if(kind = 'lost')",
     "pending": "count_if(there = 0 AND allowed > 0 AND NOT is_needed AND NOT is_undecided)",
     "duplicated": "sum(IF(allowed > 0, greatest(there - allowed, 0), 0))",
     "alien": "sum(IF(allowed = 0, there, 0))",
 }
-_EXAMPLES: Final = {
-    "lost": "there = 0 AND is_needed",
-    "duplicated": "allowed > 0 AND there > allowed",
-    "alien": "allowed = 0 AND there > 0",
-}
+_KINDS: Final = ("lost", "duplicated", "alien")
+_KIND: Final = """CASE
+    WHEN there = 0 AND is_needed THEN 'lost'
+    WHEN allowed > 0 AND there > allowed THEN 'duplicated'
+    WHEN allowed = 0 AND there > 0 THEN 'alien'
+END"""
 
 
 class KeyComparison(Value):
@@ -172,32 +168,34 @@ class KeyComparison(Value):
             both.groupBy("key")
             .agg(*(f.expr(text).alias(name) for name, text in _SEEN.items()))
             .withColumns({name: f.expr(text) for name, text in values.items()})
+            .withColumn("kind", f.expr(_KIND))
         )
         wanted = {**_COUNTS, "undecided": "count_if(is_undecided)"}
         sums = counted.agg(*(f.expr(text).alias(name) for name, text in wanted.items())).first()
         assert sums is not None
         counts: dict[str, Any] = {name: int(sums[name] or 0) for name in _COUNTS}
         self._undecided[:] = [self._doubt(sums["undecided"])] if sums["undecided"] else []
-        for kind in _EXAMPLES:
-            counts[f"{kind}_prints"] = self._take(counted, kind, examples if counts[kind] else 0)
+        self._examples.clear()
+        if examples and any(counts[kind] for kind in _KINDS):
+            counts |= self._take(counted, examples)
         return Difference(**counts, by_key=True)
 
     def _doubt(self, keys: int) -> str:
         place = self.sides.stored.place
         return f"records of several partitions change and delete {plural(keys, 'key')} of {place}"
 
-    def _take(self, counted: DataFrame, kind: str, examples: int) -> tuple[int, ...]:
-        """Note the first keys of a kind as examples, and return their fingerprints."""
-        if not examples:
-            return ()
-        found = counted.where(_EXAMPLES[kind]).orderBy("first.offset", "key").limit(examples).collect()
-        rows = []
-        for each in found:
+    def _take(self, counted: DataFrame, examples: int) -> dict[str, tuple[int, ...]]:
+        """Note the first keys of each kind as examples, and return their fingerprints."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        number = f.row_number().over(Window.partitionBy("kind").orderBy("first.offset", "key"))
+        found = counted.where("kind IS NOT NULL").withColumn("number", number).where(f.col("number") <= examples)
+        for each in found.select("kind", "key", "first", "number").orderBy("kind", "number").collect():
             identity, first = bytes(each["key"]), each["first"]
             at = {} if first is None else {name: first[name] for name in ("partition", "offset", "time_ms", "topic")}
-            rows.append(Row(identity, self._text(identity), **at))
-        self._examples[kind] = rows
-        return tuple(fingerprint(row.identity) for row in rows)
+            self._examples.setdefault(each["kind"], []).append(Row(identity, self._text(identity), **at))
+        return {f"{kind}_prints": tuple(fingerprint(row.identity) for row in self._shown(kind)) for kind in _KINDS}
 
     def _text(self, identity: bytes) -> str:
         names = self.sides.named_key
@@ -213,9 +211,9 @@ class KeyComparison(Value):
             if ranges := topic.snapshot.ranges:
                 parts += split(ranges, cores)
         if not parts:
-            return session.createDataFrame([], _RECORDS)
+            return session.createDataFrame([], RECORDS)
         decode = {topic.snapshot.topic: topic.decode for topic in topics}
-        order = _ReadKeys(
+        order = KeyReader(
             parts,
             topics[0].snapshot.consumer,
             decode,
@@ -223,78 +221,22 @@ class KeyComparison(Value):
             self.sides.stored.change,
             self.sides.committed,
         )
-        return session.range(0, len(parts), 1, len(parts)).mapInArrow(order, _RECORDS)
+        return session.range(0, len(parts), 1, len(parts)).mapInArrow(order, RECORDS)
 
     def _rows(self, session: SparkSession) -> DataFrame:
         names, stored = self.sides.named_key, self.sides.stored
         if self.frame is not None and not is_connect(session):
-            return self.frame.select(*names).mapInArrow(partial(_identified, names=names, lines=False), _KEYS)
+            return self.frame.select(*names).mapInArrow(partial(identified, names=names, lines=False), KEYS)
         frames = [
             session.createDataFrame([(chunk,) for chunk in chunks], "chunk binary")
             .repartition(len(chunks))
-            .mapInArrow(partial(_identified_chunks, names=names, lines=stored.lines), _KEYS)
+            .mapInArrow(partial(identified_chunks, names=names, lines=stored.lines), KEYS)
             for chunks in _chunks(stored, names)
         ]
-        rows = session.createDataFrame([], _KEYS)
+        rows = session.createDataFrame([], KEYS)
         for frame in frames:
             rows = rows.unionAll(frame)
         return rows
-
-
-class _ReadKeys(Value):
-    """Reads parts of topics on executors; can be pickled."""
-
-    parts: Sequence[tuple[TopicPartition, tuple[int, int]]]
-    consumer: Mapping[str, Any]
-    decode: Mapping[str, Decode]
-    names: tuple[str, ...]
-    change: Any
-    committed: Mapping[str, int] | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                partition, offsets = self.parts[number]
-                for records in read_ranges(self.consumer, {partition: offsets}, max_records=_BATCH_RECORDS):
-                    yield self._keys(partition, records)
-
-    def _keys(self, partition: TopicPartition, records: pa.Table) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        reached = None if self.committed is None else self.committed.get(str(partition), 0)
-        decoded = self.decode[partition.topic](partition.topic, records)
-        rows = [
-            (identity, offset, time_ms, reached is not None and offset >= reached, deletes)
-            for offset, time_ms, (key, value) in zip(
-                records["offset"].to_pylist(), records["timestamp"].to_pylist(), decoded, strict=True
-            )
-            for identity, deletes in self._identities(key, value)
-        ]
-        keys, offsets, times_ms, pending, deletes = zip(*rows, strict=True) if rows else ((),) * 5
-        columns = {
-            "key": pa.array(keys, pa.binary()),
-            "topic": pa.array([partition.topic] * len(rows), pa.string()),
-            "partition": pa.array([partition.partition] * len(rows), pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "time_ms": pa.array(times_ms, pa.int64()),
-            "pending": pa.array(pending, pa.bool_()),
-            "deletes": pa.array(deletes, pa.bool_()),
-        }
-        return pa.RecordBatch.from_pydict(columns)
-
-    def _identities(self, key: Any, value: Any) -> Iterator[tuple[bytes, bool]]:
-        """Keys of the rows that a record is about, and whether it deletes them."""
-        if value is UNREADABLE:
-            return
-        if self.names:
-            fields, deletes = fields_of(self.change, key, value, self.names)
-            if fields is not None:
-                yield of_fields(fields, self.names), deletes
-            return
-        from connectx.connectors.files.stream_sink import lines_of_value
-
-        for line in lines_of_value(value):
-            yield line.encode(), False
 
 
 def _chunks(stored: Stored, names: tuple[str, ...]) -> Iterator[list[bytes]]:
@@ -314,25 +256,3 @@ def _chunks(stored: Stored, names: tuple[str, ...]) -> Iterator[list[bytes]]:
                 held = []
     if held:
         yield held
-
-
-def _identified_chunks(batches: Iterable[pa.RecordBatch], names: tuple[str, ...], lines: bool) -> Iterator[Any]:
-    import pyarrow as pa
-
-    for batch in batches:
-        for chunk in batch.column(0).to_pylist():
-            yield from _identified(pa.ipc.open_stream(chunk), names, lines)
-
-
-def _identified(batches: Iterable[pa.RecordBatch], names: tuple[str, ...], lines: bool) -> Iterator[pa.RecordBatch]:
-    """Keys of rows, as `of_fields` makes them, or lines."""
-    import pyarrow as pa
-
-    for batch in batches:
-        if not lines:
-            keys = [of_fields(row, names) for row in batch.to_pylist()]
-        elif names:
-            keys = [of_fields(fields_of_line(line, names), names) for line in batch.column(0).to_pylist()]
-        else:
-            keys = [(line or "").encode() for line in batch.column(0).to_pylist()]
-        yield pa.RecordBatch.from_pydict({"key": pa.array(keys, pa.binary())})
