@@ -83,6 +83,7 @@ class EventKind(StrEnum):
     RECORDS_FILTERED = "records_filtered"
     LAG_ALARM = "lag_alarm"
     LAG_ALARM_OVER = "lag_alarm_over"
+    TARGET_HELD = "target_held"
 
 
 PAYLOADS: Final[dict[EventKind, type[Payload]]] = {}
@@ -536,6 +537,12 @@ class LagAlarmOver(Payload):
 
     lag: int
     lasted_ms: int
+
+
+class TargetHeld(Payload):
+    """What a sink's target held when the task started, up to `mark`, whose meaning is the plugin's."""
+
+    mark: int
 
 
 def payload_of(kind: EventKind, data: Mapping[str, Any]) -> Payload:

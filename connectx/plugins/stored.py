@@ -67,6 +67,8 @@ class Stored(Shown, Value):
         value_type: Arrow type that values should have, as the sink's tasks ask for it.
         change: turns key and value of a record into the row that it is about (None: it is about no row), and whether
             it deletes that row. None: each value is a row, and no record deletes one.
+        rows_before: number of the first rows that were there when a task returned this mark (`SinkTask.mark`). None:
+            that cannot be told.
     """
 
     place: str
@@ -78,6 +80,7 @@ class Stored(Shown, Value):
     key_type: pa.DataType | None = None
     value_type: pa.DataType | None = None
     change: Callable[[Any, Any], tuple[Mapping[str, Any] | None, bool]] | None = None
+    rows_before: Callable[[int], int] | None = None
 
 
 class Compaction(Shown, Value):

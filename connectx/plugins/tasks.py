@@ -155,6 +155,13 @@ class SinkTask(Shown):
         self.settings = dict(config)
         self.context = context
 
+    def mark(self) -> int | None:
+        """Return where the target ends, after `start`, for `Stored.rows_before`: a check then knows older rows.
+
+        Default None: the target cannot tell older rows from those that the task writes.
+        """
+        return None
+
     def value_type(self, topic: str) -> pa.DataType | None:
         """Arrow type that values of a topic should have, for converters without schemas. None: as in the record."""
         return None

@@ -60,7 +60,13 @@ class FileStreamSink(SinkConnector):
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The lines of the file, which all topics share."""
         path = str(cls.config.parse(config)["file"])
-        return Stored(f"file {os.path.basename(path)}", lambda: read_lines(path), lines=True, ordered=True)
+        return Stored(
+            f"file {os.path.basename(path)}",
+            lambda: read_lines(path),
+            lines=True,
+            ordered=True,
+            rows_before=lambda mark: _lines_before(path, mark),
+        )
 
     class Task(SinkTask):
         """Several tasks may append to the same file: a batch is one write."""
@@ -83,6 +89,10 @@ class FileStreamSink(SinkConnector):
                     os.write(self._descriptor, _NEW_LINE)
             except OSError as error:
                 raise self._failure("opened", error) from error
+
+        @override
+        def mark(self) -> int:
+            return os.fstat(self._descriptor).st_size
 
         def put(self, batch: SinkBatch) -> None:
             """Append one line for each row.
@@ -136,6 +146,17 @@ def read_lines(path: str) -> Iterator[pa.Table]:
     with open(path, "rb") as file:
         while lines := file.readlines(_READ_BYTES):
             yield pa.table({"line": [line.removesuffix(_NEW_LINE).decode(errors="replace") for line in lines]})
+
+
+def _lines_before(path: str, size_bytes: int) -> int:
+    """Number of lines in the first bytes of a file."""
+    count = 0
+    if size_bytes and os.path.exists(path):
+        with open(path, "rb") as file:
+            while size_bytes > 0 and (data := file.read(min(_READ_BYTES, size_bytes))):
+                count += data.count(_NEW_LINE)
+                size_bytes -= len(data)
+    return count
 
 
 def lines_of_value(value: Any) -> list[str]:

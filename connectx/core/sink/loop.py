@@ -105,6 +105,8 @@ class SinkTaskCore(TaskLoop[m.SinkAction, m.SinkAnswer, m.SinkEvent]):
                 self._on_taken_away(event, self._mine(partitions))
             case m.LagKnown(records):
                 self._on_lag(records)
+            case m.TargetKnown(mark):
+                self.record(payloads.TargetHeld(mark))
             case m.OffsetsCommitted() | m.CommitFailed():
                 self._on_commit_outcome(event)
             case EffectFailed():

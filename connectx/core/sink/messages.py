@@ -256,6 +256,12 @@ class LagKnown(Value):
     records: int
 
 
+class TargetKnown(Value):
+    """Up to where the target was filled when the plugin started (`SinkTask.mark`); part of no effect."""
+
+    mark: int
+
+
 class PutRefused(Value):
     """An exactly-once target holds other offsets than the batch of `records` starts at: `committed`."""
 
@@ -294,7 +300,7 @@ SinkAnswer = (
     | loops.NotDone
     | loops.EffectFailed
 )
-SinkEvent = Rebalance | LagKnown | CommitOutcome | loops.EffectFailed
+SinkEvent = Rebalance | LagKnown | TargetKnown | CommitOutcome | loops.EffectFailed
 SinkStimulus = loops.Request | loops.Answered[SinkAnswer] | SinkEvent
 SinkStep = Step[SinkEffect]
 

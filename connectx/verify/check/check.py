@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors.checks import CheckError
 from connectx.history.log import EventLog
+from connectx.history.wording import listing, plural
 from connectx.jvm.progress import Progress, shown
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event
@@ -65,6 +66,7 @@ def check(
     timeout: float | None = None,
     examples: int = 5,
     max_rows: int = MAX_ROWS,
+    connectors: str | Sequence[str] = (),
     bootstrap_servers: str | None = None,
     config: Mapping[str, Any] | None = None,
     spark: SparkSession | Mapping[str, Any] | None = None,
@@ -91,6 +93,7 @@ def check(
             once, as it is always done of a saved history.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared by value; with more of them the verdict is unknown.
+        connectors: names of those to check; by default all. The others' events are left out of account, too.
         bootstrap_servers: where the topics are; by default where the cluster of the history was.
         config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
         spark: for "keys" without a cluster: a session, or Spark settings; by default a local Spark.
@@ -106,7 +109,8 @@ def check(
         TopicMissingError, TopicUnreadableError, Kafka*Error: see those.
     """
     scenarios = (scenario,) if isinstance(scenario, str) or callable(scenario) else tuple(scenario)
-    wanted = Wanted(_as_tuple(topic), target, _as_tuple(key), depth, scenarios, examples, max_rows)
+    chosen = _as_tuple(connectors)
+    wanted = Wanted(_as_tuple(topic), target, _as_tuple(key), depth, scenarios, examples, max_rows, chosen)
     cluster = run._check_input() if isinstance(run, Checkable) else None
     with ExitStack() as stack:
         events: Callable[[], list[Event]]
@@ -169,13 +173,13 @@ class Checking(Value):
 
     def once(self, on_read: OnRead, began: Began) -> tuple[Verdict, bool]:
         """The verdict now, and whether a topic is yet to come."""
-        events = self.events()  # before the topics are read: what is committed later is pending
+        events = _about(self.events(), self.wanted.connectors)  # before topics are read: later commits are pending
         spark = TaskSpark(self.spark, SESSION_SETTINGS)
         places = self.places(events, began, spark)
         try:
             places.gather()
             verdict = judge(
-                events,
+                _without(events, places.deleted),
                 places.comparisons,
                 scenarios=self.wanted.scenarios,
                 unseen=places.unseen,
@@ -190,12 +194,16 @@ class Checking(Value):
             spark.release()
         _set_goals(began.goals, places, verdict)
         waits = places.waits or any(comparison.waits for comparison in places.comparisons)
+        waits = waits or (places.begins and not any(checked.found for checked in verdict.checked))
+        if places.deleted:
+            have = "it was" if len(places.deleted) == 1 else "they were"
+            verdict = replace(verdict, notes=(f"{listing(places.deleted)} not checked: {have} deleted",))
         return _without_secrets(verdict, places.masked), waits
 
     def _unfinished(self, error: _TimeUpError, timeout_s: float) -> Verdict:
-        read = f"the check did not end within {timeout_s:g} s: {error.rows:,} rows of {error.place} were read"
-        stuck = (f"blocked: {one.why}" for one in blocked(self.events()).values())
-        return Verdict("unknown", (), (f"{read} (give it more time with timeout=)", *stuck), ())
+        limit = f"the limit of {timeout_s:g} s was reached after {plural(error.rows, 'row')} of {error.place}"
+        failed = tuple(one.why for one in blocked(_about(self.events(), self.wanted.connectors)).values())
+        return Verdict("unknown", (), (f"{limit} (give the check more time with timeout=)",), (), failed=failed)
 
 
 class _TimeUpError(Exception):
@@ -216,12 +224,23 @@ def _set_goals(goals: dict[str, int], places: Places, verdict: Verdict) -> None:
             goals.setdefault(comparison.found.place, (checked.expected or 0) + checked.pending)
 
 
+def _about(events: Sequence[Event], connectors: Sequence[str]) -> list[Event]:
+    """Events of these connectors and of no connector; all of them if none is named. The first event stays."""
+    chosen = (None, *connectors)
+    return [event for at, event in enumerate(events) if not (connectors and at) or event.connector in chosen]
+
+
+def _without(events: Sequence[Event], connectors: Sequence[str]) -> list[Event]:
+    return [event for at, event in enumerate(events) if at == 0 or event.connector not in connectors]
+
+
 def _without_secrets(verdict: Verdict, masked: Callable[[str], str]) -> Verdict:
     """The verdict without values of the connectors' placeholders. Its examples are unchanged records."""
     return replace(
         verdict,
         findings=tuple(replace(f, place=masked(f.place), sentence=masked(f.sentence)) for f in verdict.findings),
         reasons=tuple(masked(reason) for reason in verdict.reasons),
+        failed=tuple(masked(error) for error in verdict.failed),
         checked=tuple(replace(checked, place=masked(checked.place)) for checked in verdict.checked),
     )
 

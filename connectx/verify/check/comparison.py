@@ -37,6 +37,7 @@ class Comparison(Value):
         replayed: rows of `found` that no commit in the history explains are applied and compared elsewhere.
         unchecked: asked once both sides were read: what of them was not compared, as parts of sentences.
         outdated: asked once `wanted` was read: fingerprints of rows as they were before later records changed them.
+        dead_letters: name of the sink's dead letter queue, and how many records it holds.
         count: counts the difference itself, instead of reading all of `found` and `wanted`, which have its examples.
     """
 
@@ -57,6 +58,7 @@ class Comparison(Value):
     replayed: bool = False
     unchecked: Callable[[], tuple[str, ...]] = tuple
     outdated: Callable[[], Sequence[int]] = tuple
+    dead_letters: tuple[str, int] = ("", 0)
     count: Callable[[OnRead, int], Difference] | None = None
 
 
@@ -65,8 +67,9 @@ class Difference(Value):
 
     `expected` counts those that have to be there and those of the pending that are, `needed` only the former;
     `repeated` counts equal rows whose expected number is unknown; `alien` those that should not be there
-    and are no copies, `outdated` those of them that were right before; `pending` those that may still come. With
-    `by_key` only keys were compared.
+    and are no copies, `outdated` those of them that were right before; `pending` those that may still come. `older`
+    counts rows that were there before the connector was created, which no other number does, and `unclear` wanted
+    rows that are there only among these. With `by_key` only keys were compared.
     """
 
     found: int
@@ -78,6 +81,8 @@ class Difference(Value):
     repeated: int = 0
     alien: int = 0
     outdated: int = 0
+    older: int = 0
+    unclear: int = 0
     pending: int = 0
     cut: bool = False
     by_key: bool = False
@@ -129,10 +134,16 @@ def _against(found: Prints, wanted: Prints, comparison: Comparison, examples: in
     where = where.reshape(-1)
     in_wanted, in_found = where[: len(wanted)], where[len(wanted) :]
     count = len(prints)
+    before = np.bincount(in_found[found.older], minlength=count)
+    in_found, found = in_found[~found.older], found.recent()
     there = np.bincount(in_found, minlength=count)
     allowed = np.bincount(in_wanted, minlength=count)
-    needed = np.bincount(in_wanted[~wanted.pending], minlength=count)
+    needed = np.bincount(in_wanted[~(wanted.pending | wanted.excused)], minlength=count)
+    excused = np.bincount(in_wanted[wanted.excused], minlength=count)
+    open_ = np.maximum(allowed - np.maximum(there, needed), 0)
     lost = np.maximum(needed - there, 0)
+    unclear = np.minimum(lost, before)
+    lost = lost - unclear
     surplus = np.where(allowed > 0, np.maximum(there - allowed, 0), 0)
     alien = np.where(allowed == 0, there, 0)
     late = in_found[:0]
@@ -147,7 +158,9 @@ def _against(found: Prints, wanted: Prints, comparison: Comparison, examples: in
         reordered=len(late),
         alien=int(alien.sum()),
         outdated=int(alien[np.isin(prints, np.array(comparison.outdated(), dtype=np.uint64))].sum()),
-        pending=int(np.maximum(allowed - np.maximum(there, needed), 0).sum()),
+        older=int(before.sum()),
+        unclear=int(unclear.sum()),
+        pending=int(np.maximum(open_ - excused, 0).sum()),
         lost_prints=_first(prints[lost > 0], wanted, examples),
         duplicated_prints=_first(prints[surplus > 0], wanted, examples),
         reordered_prints=_first(prints[late], wanted, examples),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.errors.base import ConnectxError
 from connectx.errors.checks import CheckError
 from connectx.errors.kafka import TopicMissingError
+from connectx.history.wording import listing
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
@@ -28,10 +29,20 @@ from connectx.values import Value
 from connectx.verify.check.attribution import records_of
 from connectx.verify.check.commits import COMMITS, SourceHistory, commits, source_histories
 from connectx.verify.check.comparison import Comparison
+from connectx.verify.check.dead_letters import NONE, read_dead_letters
 from connectx.verify.check.decoding import SinkDecoder
 from connectx.verify.check.replay import Replay
 from connectx.verify.check.rows import Row, Rows
-from connectx.verify.check.sides import Sides, Topic, committed_by, decode_plainly, joined_rows, skipped_by, topic_rows
+from connectx.verify.check.sides import (
+    Sides,
+    Topic,
+    committed_by,
+    decode_plainly,
+    joined_rows,
+    mark_of,
+    skipped_by,
+    topic_rows,
+)
 from connectx.verify.check.sources import SourceReader, judged_together, partition_numbers, task_configs
 from connectx.verify.check.targets import target_of
 from connectx.verify.check.wanted import Began, Wanted, target_comparison
@@ -78,16 +89,25 @@ class ConnectorPlaces:
         self.masked: Callable[[str], str] = self._providers.masked
         self.comparisons: list[Comparison] = []
         self.unseen: list[str] = []
-        self.waits = False
+        self.waits = self.begins = False
+        self.deleted: tuple[str, ...] = ()
 
     def gather(self) -> None:
         client, resolve = self._cluster.client, self._providers.resolve
-        configs = {name: resolve(client.config(name)) for name in client.connectors()}
+        present = client.connectors()
+        unknown = [name for name in self._wanted.connectors if name not in present]
+        if unknown:
+            named = f"There is no connector {unknown[0]}; there are {listing(sorted(present))}."
+            raise CheckError(
+                named if present else f"There is no connector {unknown[0]}.", next_step="Correct connectors=."
+            )
+        configs = {name: resolve(client.config(name)) for name in self._wanted.connectors or present}
         sinks = {name: config for name, config in configs.items() if self._is_sink(config)}
         sources = {name: config for name, config in configs.items() if name not in sinks}
-        self.waits = bool(configs) and not any(event.kind in COMMITS for event in self._events)  # the first is to come
-        gone = sorted({history.connector for history in self._histories} - set(sources))
-        self.unseen += [f"connector {name} was deleted, so its source cannot be read again" for name in gone]
+        self.begins = bool(configs) and not any(event.kind in COMMITS for event in self._events)
+        if not self._wanted.connectors:
+            committed = {event.connector or "" for event in self._events if event.kind in COMMITS}
+            self.deleted = tuple(sorted(committed - set(present)))
         targets = self._given_targets(sinks)
         self._take_sources(sources)
         for name, config in sinks.items():
@@ -233,9 +253,13 @@ class ConnectorPlaces:
                 decoder = SinkDecoder.of(self._cluster.plugins, config, self._cluster.config, stored)
                 classes += decoder.conversion.classes
                 by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
+        take = partial(take_snapshot, self._cluster.clients)
+        letters = read_dead_letters(name, config, take) if by_place else NONE
         for stored, read in by_place.values():
-            again = partial(take_snapshot, self._cluster.clients)
-            sides = Sides(read, stored, committed_by(self._events, name), self._wanted.key, again)
+            committed = committed_by(self._events, name)
+            sides = Sides(
+                read, stored, committed, self._wanted.key, take, dead_letters=letters, mark=mark_of(self._events, name)
+            )
             goal = self._began.goals.get(stored.place)
             self.comparisons.append(
                 target_comparison((name,), sides, self._events, self._wanted, self._spark, classes=classes, goal=goal)

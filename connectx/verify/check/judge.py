@@ -20,10 +20,11 @@ from connectx.verify.check.commits import COMMITS, SourceHistory, source_histori
 from connectx.verify.check.comparison import Comparison, Difference, compare
 from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows, pick
 from connectx.verify.check.scenarios import Scenario, unreached
-from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
+from connectx.verify.check.verdict import HARMLESS, Anomaly, Checked, Example, Finding, Moment, Verdict
 from connectx.views import gist, masked_text
 
 _MOMENTS = 3
+_ERROR_CHARS = 2_000
 
 
 def judge(
@@ -56,21 +57,28 @@ def judge(
         judging.reasons.append("no place that was read holds a record")
     judging.take_sources()
     judging.findings += fenced(events)
-    reasons = [*_blind_spots(events, comparisons), *unseen, *unreached(events, scenarios), *judging.reasons]
-    harm = any(finding.anomaly is not Anomaly.FENCED for finding in judging.findings)
+    found = any(checked.found for checked in judging.checked)
+    blind = _blind_spots(events, comparisons, found=found)
+    reasons = [*blind, *unseen, *unreached(events, scenarios), *judging.reasons]
+    harm = any(finding.anomaly not in HARMLESS for finding in judging.findings)
     answer = "invalid" if harm else "unknown" if reasons else "valid"
     return Verdict(
-        answer, tuple(judging.findings), tuple(dict.fromkeys(reasons)), tuple(judging.checked), judging.pending
+        answer,
+        tuple(judging.findings),
+        tuple(dict.fromkeys(reasons)),
+        tuple(judging.checked),
+        judging.pending,
+        tuple(one.why for one in blocked(events).values()),
     )
 
 
-def _blind_spots(events: Sequence[Event], comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _blind_spots(events: Sequence[Event], comparisons: Sequence[Comparison], *, found: bool) -> Iterator[str]:
     if events and events[0].seq > 1:
         yield f"the beginning of the history is gone ({plural(events[0].seq - 1, 'event')})"
     if any(event.kind is EventKind.ATTACHED for event in events):
         yield "the cluster is observed from outside, so its commits are not visible"
-    elif events and not any(event.kind in COMMITS for event in events):
-        yield "nothing ran: no task has committed anything"
+    elif events and not found and not any(event.kind in COMMITS for event in events):
+        yield "nothing ran: no task has committed anything, and nothing was found"
     if not comparisons:
         yield "no topic and no target was read"
 
@@ -96,8 +104,9 @@ class _Judging:
         if (found.lost or found.duplicated or found.alien) and comparison.ahead():
             differing = max(found.lost, found.duplicated + found.alien)
             found = replace(found, lost=0, duplicated=0, alien=0, pending=differing)
+        letters = comparison.dead_letters if comparison.dead_letters[1] else ("", 0)
         self.checked.append(
-            Checked(place, comparison.connectors, found.found, found.expected, found.pending, found.by_key)
+            Checked(place, comparison.connectors, found.found, found.expected, found.pending, found.by_key, *letters)
         )
         self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit, stuck)]
         if comparison.wanted is not None:
@@ -112,6 +121,8 @@ class _Judging:
                 f"{plural(comparison.committed or 0, 'record')}: it was changed meanwhile"
             )
             return
+        if found.older:
+            self._add(_older(comparison, found.older))
         elsewhere = 0 if comparison.exact else found.alien - found.outdated
         lost = 0 if comparison.hidden else max(found.lost - comparison.tolerated - elsewhere, 0)
         for anomaly, count in (
@@ -230,10 +241,19 @@ class _Judging:
 
 
 class Blocked(Value):
-    """Why records of a connector do not arrive, as part of a sentence; `wholly`: none of its tasks runs."""
+    """Why records of a connector do not arrive: its failed tasks, the first error with what to do, as it was reported.
 
-    why: str
+    `wholly`: none of its tasks runs.
+    """
+
+    tasks: tuple[str, ...]
+    error: str
     wholly: bool
+
+    @property
+    def why(self) -> str:
+        """As a sentence without its full stop."""
+        return f"{listing(self.tasks)} failed: {self.error}"
 
 
 def blocked(events: Sequence[Event]) -> dict[str, Blocked]:
@@ -244,7 +264,8 @@ def blocked(events: Sequence[Event]) -> dict[str, Blocked]:
     failed = {name: [task for task in tasks if task.state == State.FAILED] for name, tasks in found.items()}
     return {
         name: Blocked(
-            listing([f"{name}-{task.task}" for task in tasks]) + f" failed ({masked_text(gist(tasks[0].trace))})",
+            tuple(f"{name}-{task.task}" for task in tasks),
+            masked_text(gist(tasks[0].trace, _ERROR_CHARS)),
             len(tasks) == len(found[name]),
         )
         for name, tasks in failed.items()
@@ -259,8 +280,13 @@ def _doubts(comparison: Comparison, found: Difference, limit: int, stuck: Sequen
     if found.pending:
         source = comparison.wanted.place if comparison.wanted else "the source"
         have = "has" if found.pending == 1 else "have"
-        why = f"blocked: {listing([one.why for one in stuck])}" if stuck else "still arriving"
-        yield f"{why}: {plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
+        tasks = listing([task for one in stuck for task in one.tasks])
+        why = f", because {tasks} failed" if stuck else ""
+        yield f"{plural(found.pending, 'row')} of {source} {have} not arrived in {place} yet{why}"
+    if found.unclear:
+        source = comparison.wanted.place if comparison.wanted else "the source"
+        rows, are, who = plural(found.unclear, "row"), "is" if found.unclear == 1 else "are", comparison.connectors
+        yield f"{rows} of {source} {are} in {place} only among those that are older than {listing(who)}"
     if comparison.wanted is None and comparison.committed is None:
         yield f"the rows that should be in {place} are unknown"
     if found.repeated:
@@ -297,21 +323,28 @@ def _excuse(comparison: Comparison, found: Difference, lost: int) -> str:
 
 def _sentence(anomaly: Anomaly, count: int, comparison: Comparison, found: Difference) -> str:
     who = listing(comparison.connectors)
-    they = plural(count, "row")
+    they, place = plural(count, "row"), comparison.found.place
     if comparison.wanted is None:
         if anomaly is Anomaly.LOST:
-            return f"{they} of the {found.expected:,} that {who} has committed are not there"
+            return f"{they} of the {found.expected:,} that {who} has committed are not in {place}"
         if anomaly is Anomaly.REORDERED:
-            return f"{they} after one that follows in the source"
-        return f"{they} with the identity of another row"
+            return f"{they} of {place} come after one that follows in the source"
+        return f"{they} of {place} have the key of another row"
     source = comparison.wanted.place
     match anomaly:
         case Anomaly.LOST:
-            return f"{they} of {source} that {who} has committed are not there"
+            return f"{they} of {source} that {who} has committed are not in {place}"
         case Anomaly.DUPLICATED:
-            return f"{they} more than {source} holds of them"
+            return f"{they} {'is' if count == 1 else 'are'} in {place} more often than in {source}"
         case _:
-            return f"{they} after one that follows in {source}"
+            return f"{they} of {place} come after one that follows in {source}"
+
+
+def _older(comparison: Comparison, count: int) -> Finding:
+    who, place = listing(comparison.connectors), comparison.found.place
+    are = "is" if count == 1 else "are"
+    sentence = f"{plural(count, 'row')} of {place} {are} older than {who}: its first task found them there"
+    return Finding(Anomaly.OLDER, count, place, comparison.connectors, sentence)
 
 
 def _further_copies(rows: Sequence[Row]) -> list[Row]:

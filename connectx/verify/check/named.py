@@ -36,7 +36,8 @@ class NamedPlaces:
         self._spark = spark
         self.comparisons: list[Comparison] = []
         self.unseen: list[str] = []
-        self.waits = False
+        self.waits = self.begins = False
+        self.deleted: tuple[str, ...] = ()
         self.masked: Callable[[str], str] = str
 
     def gather(self) -> None:

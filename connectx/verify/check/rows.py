@@ -36,6 +36,8 @@ class Row(Value):
             partition numbers its source partitions.
         topic: where it comes from, if that is a topic.
         pending: it may come later; its absence is no loss.
+        excused: a dead letter; its absence is no loss.
+        older: it was in the target before the connector was created.
     """
 
     identity: bytes
@@ -45,6 +47,8 @@ class Row(Value):
     time_ms: int | None = None
     topic: str = ""
     pending: bool = False
+    excused: bool = False
+    older: bool = False
 
 
 class Rows(Value):
@@ -65,10 +69,26 @@ class Prints(Value):
     prints: np.ndarray[Any, Any]
     partitions: np.ndarray[Any, Any]
     pending: np.ndarray[Any, Any]
+    excused: np.ndarray[Any, Any]
+    older: np.ndarray[Any, Any]
     cut: bool
 
     def __len__(self) -> int:
         return len(self.prints)
+
+    def recent(self) -> Prints:
+        """Without rows that are older than the connector."""
+        if not self.older.any():
+            return self
+        mine = ~self.older
+        return Prints(
+            self.prints[mine],
+            self.partitions[mine],
+            self.pending[mine],
+            self.excused[mine],
+            self.older[mine],
+            self.cut,
+        )
 
 
 def fingerprint(identity: bytes) -> int:
@@ -81,6 +101,7 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
     import numpy as np
 
     prints, partitions, pending = array("Q"), array("i"), array("b")
+    excused, older = array("b"), array("b")
     cut = False
     for count, row in enumerate(rows.read()):
         if count == limit:
@@ -89,6 +110,8 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
         prints.append(fingerprint(row.identity))
         partitions.append(-1 if row.partition is None else row.partition)
         pending.append(row.pending)
+        excused.append(row.excused)
+        older.append(row.older)
         if (count + 1) % _REPORT_ROWS == 0:
             on_read(rows.place, count + 1, max(rows.size, count + 2) if rows.size else 0)
     on_read(rows.place, len(prints), len(prints))
@@ -96,6 +119,8 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
         np.array(prints, dtype=np.uint64),
         np.array(partitions, dtype=np.int32),
         np.array(pending, dtype=bool),
+        np.array(excused, dtype=bool),
+        np.array(older, dtype=bool),
         cut,
     )
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.history.wording import listing
 from connectx.model.causes import RefusedByKafka
-from connectx.model.events import Event
+from connectx.model.events import Event, EventKind
 from connectx.model.ids import TopicPartition
-from connectx.model.payloads import OffsetsCommitted, RecordsSkipped
+from connectx.model.payloads import OffsetsCommitted, RecordsSkipped, TargetHeld
 from connectx.plugins.stored import Stored
 from connectx.values import Value
+from connectx.verify.check.dead_letters import NONE, DeadLetters
 from connectx.verify.check.identity import of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 
@@ -128,6 +129,9 @@ class Sides(Value):
     take_again: Callable[[str], TopicSnapshot] | None = None
     """Takes a snapshot of a topic when `wanted` is read first. The target, which is read before, may hold more than
     the topic did when its own snapshot was taken."""
+    dead_letters: DeadLetters = NONE
+    mark: int = 0
+    """Up to where the target was filled before the connector was created, as its first task has reported."""
     _taken: dict[str, Topic] = field(default_factory=dict)
     _found_repeated: list[Repeated] = field(default_factory=list)
     _partial: set[str] = field(default_factory=set)
@@ -234,7 +238,7 @@ class Sides(Value):
             for number, topic in enumerate(self.topics):
                 for record, key, value in read_records(topic):
                     fields, deletes = fields_of(self.stored.change, key, value, names)
-                    if fields is None:
+                    if fields is None or self.dead_letters.has(record):
                         continue
                     known |= set() if deletes else set(fields)
                     one, place = fingerprint(of_fields(fields, names)), (number, record["partition"])
@@ -270,12 +274,17 @@ class Sides(Value):
     def _first_of_each(self, rows: Iterator[Row]) -> Iterator[Row]:
         """A target that keeps one row for each key has to have each once."""
         seen: set[int] = set()
+        excused: dict[int, Row] = {}
         for row in rows:
-            if (one := fingerprint(row.identity)) not in seen:
+            one = fingerprint(row.identity)
+            if row.excused:
+                excused.setdefault(one, row)
+            elif one not in seen:
                 seen.add(one)
                 yield row
             else:
                 self.changed.add(row.topic)
+        yield from (row for one, row in excused.items() if one not in seen)
 
     def _kept(self) -> Iterator[Row]:
         """The rows that are left after the last record of each key; with records that are pending these may be."""
@@ -286,7 +295,7 @@ class Sides(Value):
         for number, topic in enumerate(self.latest()):
             for record, record_key, value in read_records(topic):
                 fields, deletes = fields_of(self.stored.change, record_key, value, names)
-                if fields is None:
+                if fields is None or self.dead_letters.has(record):
                     continue
                 one = fingerprint(of_fields(fields, names))
                 if repeated.kept and not deletes:
@@ -308,23 +317,32 @@ class Sides(Value):
         at = TopicPartition(record["topic"], record["partition"])
         reached = None if self.committed is None else self.committed.get(str(at), 0)
         pending = reached is not None and record["offset"] >= reached
-        return row_of(record, identity, text, pending=pending)
+        return row_of(record, identity, text, pending=pending, excused=self.dead_letters.has(record))
+
+    def _older(self) -> int:
+        """How many rows, the first ones, are older than the connector."""
+        return self.stored.rows_before(self.mark) if self.mark and self.stored.rows_before else 0
 
     def _found_lines(self) -> Iterator[Row]:
+        left = self._older()
         for table in self.stored.read():
             for line in table.column(0).to_pylist():
-                yield Row((line or "").encode(), shown(line or ""))
+                left -= 1
+                yield Row((line or "").encode(), shown(line or ""), older=left >= 0)
 
     def _found_fields(self) -> Iterator[Row]:
         names = self.names
         read = (*names, *(self._repeated().fields if self._is_changed else ()))
+        left = self._older()
         for table in self.stored.read():
             if self.stored.lines:
                 rows = [fields_of_line(line, names) for line in table.column(0).to_pylist()]
             else:
                 rows = table.select([name for name in read if name in table.column_names]).to_pylist()
             for fields in rows:
-                yield Row(self._identity(fields, names), shown({name: fields.get(name) for name in names}))
+                left -= 1
+                text = shown({name: fields.get(name) for name in names})
+                yield Row(self._identity(fields, names), text, older=left >= 0)
 
 
 def fields_of_line(line: str | None, names: Sequence[str]) -> Mapping[str, Any]:
@@ -371,7 +389,7 @@ def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | N
     return fields
 
 
-def row_of(record: Record, identity: bytes, text: Any, *, pending: bool = False) -> Row:
+def row_of(record: Record, identity: bytes, text: Any, *, pending: bool = False, excused: bool = False) -> Row:
     return Row(
         identity,
         shown(text),
@@ -380,6 +398,7 @@ def row_of(record: Record, identity: bytes, text: Any, *, pending: bool = False)
         record["timestamp"],
         record["topic"],
         pending,
+        excused,
     )
 
 
@@ -394,13 +413,32 @@ def committed_by(events: Sequence[Event], connector: str | None = None) -> dict[
     return reached
 
 
-def skipped_by(events: Sequence[Event], connectors: Sequence[str], *, by_kafka: bool = False) -> int:
+def mark_of(events: Sequence[Event], connector: str) -> int:
+    """Up to where the target was filled before the connector was created; 0 if the history does not show that.
+
+    The first task of a connector that was created after the cluster's first rebalance is the first one of all.
+    """
+    has_begun = False
+    marks = []
+    for event in events:
+        if event.connector == connector:
+            if not has_begun:
+                return 0
+            if isinstance(event.payload, TargetHeld):
+                marks.append(event.payload.mark)
+        has_begun = has_begun or event.kind is EventKind.REBALANCE_COMPLETED
+    return min(marks, default=0)
+
+
+def skipped_by(
+    events: Sequence[Event], connectors: Sequence[str], *, by_kafka: bool = False, with_dead_letters: bool = True
+) -> int:
     """Records that these connectors have skipped as errors.tolerance allows.
 
     With `by_kafka` those that Kafka refused: a source had made records of them. Others never become one.
     """
     return sum(
-        event.payload.records
+        event.payload.records - (0 if with_dead_letters else event.payload.dead_letters)
         for event in events
         if isinstance(event.payload, RecordsSkipped)
         and event.connector in connectors

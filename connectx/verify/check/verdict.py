@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from connectx.data_frames import time_column
 from connectx.errors.checks import NotValidError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Anomaly(StrEnum):
-    """What can be found. All but FENCED make a run invalid; a fenced writer is what exactly-once is for."""
+    """What can be found. All but FENCED and OLDER make a run invalid; a fenced writer is what exactly-once is for."""
 
     LOST = "lost"  # it should be there and is not
     DUPLICATED = "duplicated"  # it is there more often than it should be
@@ -31,6 +31,10 @@ class Anomaly(StrEnum):
     SKIPPED = "skipped"  # a gap between the committed slices of a source
     NONMONOTONIC = "nonmonotonic"  # a task committed an offset below its own previous one
     FENCED = "fenced"  # a writer that had been replaced was shut out
+    OLDER = "older"  # it was in the target before the connector was created
+
+
+HARMLESS: Final = (Anomaly.FENCED, Anomaly.OLDER)
 
 
 class Moment(Value, Shown):
@@ -77,7 +81,8 @@ class Finding(Value, Shown):
 class Checked(Value, Shown):
     """A place that was read: how many records or rows it holds, and how many it should (None: not known).
 
-    `pending` counts those that were not there and may come later. With `by_key` only keys were compared.
+    `pending` counts those that were not there and may come later. With `by_key` only keys were compared. Records in the
+    sink's dead letter queue are not expected; `dead_letters` counts them.
     """
 
     place: str
@@ -86,6 +91,8 @@ class Checked(Value, Shown):
     expected: int | None
     pending: int = 0
     by_key: bool = False
+    dead_letter_topic: str = ""
+    dead_letters: int = 0
 
 
 class Verdict(Value):
@@ -98,6 +105,8 @@ class Verdict(Value):
             else may be wrong.
         checked: what was read.
         pending: records on their way, which may arrive later. Those that wait for failed tasks are not counted.
+        failed: failed tasks, each with its error and what to do, as sentences without a full stop.
+        notes: what was left out, as parts of sentences.
     """
 
     answer: str
@@ -105,6 +114,8 @@ class Verdict(Value):
     reasons: tuple[str, ...]
     checked: tuple[Checked, ...]
     pending: int = 0
+    failed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def lost(self) -> int:
@@ -145,8 +156,8 @@ class Verdict(Value):
         if self.answer == "valid":
             return f"Valid: {'; '.join(self._seen())}{self._shut_out()}."
         if self.answer == "unknown":
-            return f"Unknown: {'; '.join(self.reasons)}."
-        counts = {anomaly: self.count(anomaly) for anomaly in Anomaly if anomaly is not Anomaly.FENCED}
+            return f"Unknown: {'; '.join([*self.failed, *self.reasons])}."
+        counts = {anomaly: self.count(anomaly) for anomaly in Anomaly if anomaly not in HARMLESS}
         found = [f"{count:,} {anomaly}" for anomaly, count in counts.items() if count]
         return f"Invalid: {listing(found)}{self._shut_out()}."
 
@@ -155,6 +166,12 @@ class Verdict(Value):
             seen = [f"{plural(one.found, 'record')} in {one.place}" for one in self.checked if one.by_key is by_key]
             if seen:
                 yield f"{listing(seen)}, {how}"
+        for finding in self.findings:
+            if finding.anomaly is Anomaly.OLDER:
+                yield f"{plural(finding.count, 'older row')} in {finding.place}"
+        for one in self.checked:
+            if one.dead_letters:
+                yield f"{one.dead_letters:,} in {one.dead_letter_topic}"
 
     def _shut_out(self) -> str:
         return f"; {plural(self.fenced, 'writer')} fenced" if self.fenced else ""
@@ -199,13 +216,17 @@ class Verdict(Value):
         return table
 
     def __repr__(self) -> str:
-        parts = [self.sentence, text_table(self._checked_rows())]
+        parts = [self.sentence]
+        if self.answer != "unknown":
+            parts.extend(f"✕ {failed}." for failed in self.failed)
+        parts.append(text_table(self._checked_rows()))
         for finding in self.findings:
             parts.append(f"{_SIGNS[finding.anomaly]} {finding.anomaly} in {finding.place}: {finding.sentence}")
             parts.extend(f"    {_moment(moment)}" for moment in finding.moments)
             parts.extend(f"    {_example(example)}" for example in finding.examples)
         if self.answer == "invalid":
             parts.extend(f"? {reason}" for reason in self.reasons)
+        parts.extend(f"· {note}" for note in self.notes)
         return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
@@ -221,8 +242,12 @@ class Verdict(Value):
             for finding in self.findings
         ]
         facts = {"": self.sentence}
+        if self.answer != "unknown" and self.failed:
+            facts["failed"] = "; ".join(self.failed)
         if self.answer == "invalid" and self.reasons:
             facts["also"] = "; ".join(self.reasons)
+        if self.notes:
+            facts["note"] = "; ".join(self.notes)
         return html_card(f"Verdict: {self.answer}", facts, html_table(self._checked_rows()), html_table(rows))
 
     def _checked_rows(self) -> list[dict[str, object]]:
@@ -233,12 +258,13 @@ class Verdict(Value):
                 "expected": "not known" if checked.expected is None else f"{checked.expected:,}",
                 "found": f"{checked.found:,}",
                 **({"still missing": f"{checked.pending:,}"} if any(one.pending for one in self.checked) else {}),
+                **({"dead letters": f"{checked.dead_letters:,}"} if any(c.dead_letters for c in self.checked) else {}),
             }
             for checked in self.checked
         ]
 
 
-_SIGNS = dict.fromkeys(Anomaly, "✕") | {Anomaly.FENCED: "⊤"}
+_SIGNS = dict.fromkeys(Anomaly, "✕") | {Anomaly.FENCED: "⊤", Anomaly.OLDER: "·"}
 
 
 def _moment(moment: Moment) -> str:

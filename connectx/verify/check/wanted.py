@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from connectx.values import Value
 from connectx.verify.check.comparison import Comparison
+from connectx.verify.check.dead_letters import NONE
 from connectx.verify.check.keys import KeyComparison
 from connectx.verify.check.rows import MAX_ROWS
 from connectx.verify.check.scenarios import Scenario
@@ -30,6 +31,7 @@ class Wanted(Value):
     scenarios: tuple[Scenario, ...] = ()
     examples: int = 5
     max_rows: int = MAX_ROWS
+    connectors: tuple[str, ...] = ()
 
     def is_by_key(self, sides: Sides) -> bool:
         """Whether only keys of these sides are compared: by default if they are too large and have a key."""
@@ -57,12 +59,16 @@ class Places(Protocol):
     Attributes:
         unseen: why not everything can be seen.
         waits: a topic is yet to come.
+        begins: there are connectors, and none has committed anything yet.
+        deleted: connectors of the history that do not exist any more, and that nothing is said about.
         masked: hides the values of placeholders in a text.
     """
 
     comparisons: list[Comparison]
     unseen: list[str]
     waits: bool
+    begins: bool
+    deleted: tuple[str, ...]
     masked: Callable[[str], str]
 
     def gather(self) -> None:
@@ -88,6 +94,7 @@ def target_comparison(
     by_key = wanted.is_by_key(sides)
     frame = wanted.target if hasattr(wanted.target, "mapInArrow") else None
     keys = KeyComparison(sides, spark, classes, frame)
+    letters = NONE if by_key else sides.dead_letters
     return Comparison(
         connectors,
         keys.found() if by_key else sides.found(),
@@ -95,14 +102,16 @@ def target_comparison(
         ordered=sides.stored.ordered,
         exact=by_key or (sides.stored.lines and not sides.key),
         from_topic=True,
-        tolerated=skipped_by(events, connectors),
+        tolerated=skipped_by(events, connectors, with_dead_letters=not letters.topic),
         unchecked=keys.unchecked if by_key else sides.unchecked,
         outdated=tuple if by_key else sides.outdated,
         hidden=(
             *(() if by_key else sides.doubts),
+            *letters.hidden,
             *(reason for topic in sides.topics for reason in topic.snapshot.hidden),
         ),
         waits=any(topic.snapshot.waits for topic in sides.topics),
         goal=goal,
+        dead_letters=(letters.topic, letters.count),
         count=keys.count if by_key else None,
     )

@@ -194,6 +194,8 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
             self._dead_letters.start()
         self._started = True
         self._plugin.start(self._setup.task_config, self._context)
+        if (mark := self._plugin.mark()) is not None:
+            self._runner.feed(m.TargetKnown(mark))
         return Done()
 
     def _open(self, effect: m.OpenPartitions) -> m.SinkAnswer:

@@ -118,6 +118,11 @@ def test_a_run_in_which_nothing_was_committed_is_unknown() -> None:
     assert "nothing ran" in reasons(judge(small_cluster().events, [to_topic("", "", committed=0)]))
 
 
+def test_rows_of_an_earlier_run_are_compared_though_nothing_was_committed_since() -> None:
+    verdict = judge(small_cluster().events, [to_topic("a b c d", committed=0), to_target("a b c d")])
+    assert "nothing ran" not in repr(verdict)
+
+
 def test_a_run_seen_from_outside_is_unknown_for_want_of_commits() -> None:
     attached = History().add(EventKind.ATTACHED, url="http://w:8083/").events
     reported = reasons(judge(attached, [to_topic("a b c d", committed=None)]))
@@ -140,7 +145,7 @@ def test_a_history_without_its_beginning_is_unknown() -> None:
 def test_what_is_on_its_way_is_no_loss_and_not_valid_either() -> None:
     pending = Comparison(("flights-out",), rows("a b", "table t"), rows("a b c d", pending=True), from_topic=True)
     verdict = judge(flow().events, [pending])
-    assert "still arriving: 2 rows of topic t have not come to table t yet" in reasons(verdict)
+    assert "2 rows of topic t have not arrived in table t yet" in reasons(verdict)
     assert verdict.pending == 2
 
 
@@ -154,14 +159,62 @@ def late(found: str, committed: str, rest: str, goal: int | None = None) -> Comp
 def test_what_failed_tasks_hold_up_is_blocked_and_not_worth_waiting_for() -> None:
     history = flow().state("worker-3", "flights-out-0", "FAILED", trace="OSError: disk full")
     partly = judge(history.events, [to_topic("a b c d"), late("a b", "a b", "c d")])
-    blocked = "blocked: flights-out-0 failed (OSError: disk full): 2 rows of topic t have not come to table t yet"
+    blocked = "2 rows of topic t have not arrived in table t yet, because flights-out-0 failed"
     assert (reasons(partly), partly.pending) == (blocked, 2), "the other task runs"
+    assert partly.sentence == f"Unknown: flights-out-0 failed: OSError: disk full; {blocked}."
     history.state("worker-1", "flights-out-1", "FAILED", trace="OSError: disk full")
     wholly = judge(history.events, [to_topic("a b c d"), late("a b", "a b", "c d")])
-    assert "blocked: flights-out-0 and flights-out-1 failed" in reasons(wholly)
+    assert "yet, because flights-out-0 and flights-out-1 failed" in reasons(wholly)
     assert wholly.pending == 0
     assert [checked.pending for checked in wholly.checked] == [0, 2]
     assert "still missing" in repr(wholly)
+
+
+def test_the_error_of_a_failed_task_comes_first_and_is_not_cut() -> None:
+    error = f"The table {'t' * 300} is missing. Create it, or set auto.create=true, and restart the task."
+    history = flow().state("worker-3", "flights-out-0", "FAILED", trace=f"{error}\nTraceback ...")
+    for comparison, answer in ((to_target("a b c"), "invalid"), (to_target("a b c d"), "valid")):
+        verdict = judge(history.events, [to_topic("a b c d"), comparison])
+        assert verdict.answer == answer
+        assert repr(verdict).splitlines()[1] == f"✕ flights-out-0 failed: {error}"
+        assert error.rstrip(".") in verdict._repr_html_()
+
+
+def test_rows_that_are_dead_letters_are_not_expected_in_the_target() -> None:
+    wanted = Rows("topic t", lambda: [replace(row, excused=row.text == "c") for row in rows("a b c d").read()])
+    dead = replace(to_target("a b d"), wanted=wanted, dead_letters=("t-dlq", 1))
+    verdict = judge(flow().events, [to_topic("a b c d"), dead])
+    assert (verdict.answer, verdict.pending) == ("valid", 0), verdict
+    assert verdict.sentence == (
+        "Valid: 4 records in topic t and 3 records in table t, each once and in order; 1 in t-dlq."
+    )
+    assert [one.expected for one in verdict.checked] == [4, 3]
+    also_there = judge(flow().events, [replace(dead, found=rows("a b c d", "table t"))])
+    assert also_there.answer == "valid", "put again after a kill, it was taken"
+    assert found(judge(flow().events, [replace(dead, found=rows("a d", "table t"))])) == {"lost": 1}, "b is no letter"
+
+
+def appended(older: str, later: str) -> Comparison:
+    made = [*(replace(row, older=True) for row in rows(older).read()), *rows(later).read()]
+    return replace(to_target("", exact=True), found=Rows("file out.txt", lambda: made))
+
+
+def test_rows_that_are_older_than_the_connector_are_a_finding_and_not_duplicates() -> None:
+    verdict = judge(flow().events, [appended("a b c d x", "a b c d")])
+    assert verdict.answer == "valid", verdict
+    assert found(verdict) == {"older": 5}
+    assert verdict.sentence == "Valid: 4 records in file out.txt, each once and in order; 5 older rows in file out.txt."
+    assert "5 rows of file out.txt are older than flights-out: its first task found them there" in repr(verdict)
+    assert found(judge(flow().events, [appended("a b c d", "a c b d d")])) == {
+        **{"older": 4, "duplicated": 1, "reordered": 1}
+    }
+    assert found(judge(flow().events, [appended("x y", "a b c")])) == {"older": 2, "lost": 1}
+
+
+def test_a_row_that_only_older_rows_hold_is_neither_there_nor_lost() -> None:
+    verdict = judge(flow().events, [appended("a b", "c d")])
+    assert found(verdict) == {"older": 2}
+    assert "2 rows of topic t are in file out.txt only among those that are older than flights-out" in reasons(verdict)
 
 
 def test_what_came_after_the_check_began_is_not_waited_for() -> None:

@@ -44,10 +44,10 @@ def test_reading_ends_with_the_time_limit_and_the_verdict_says_how_far_it_came_a
         events.append(transition(EventKind.TASK_STATE, "out", 0, data={**state, "instance": 1}), "worker-1")
     verdict = until(Endless, events, 0.05)
     assert verdict.answer == "unknown"
-    first, second = verdict.reasons
-    assert first.startswith("the check did not end within 0.05 s: ")
-    assert "rows of topic t were read" in first
-    assert second == "blocked: out-0 failed (OSError: disk full)"
+    (reason,) = verdict.reasons
+    assert reason.startswith("the limit of 0.05 s was reached after ")
+    assert "rows of topic t (give the check more time with timeout=)" in reason
+    assert verdict.sentence == f"Unknown: out-0 failed: OSError: disk full; {reason}."
 
 
 def test_a_verdict_that_was_reached_before_is_returned_when_reading_again_takes_too_long() -> None:
