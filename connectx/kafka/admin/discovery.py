@@ -47,7 +47,7 @@ def find_group(clients: ClientConfigs, worker_ids: Collection[str]) -> str:
         return found[0]
     seen = f"there are {', '.join(listed)}" if listed else "there is none"
     raise AttachError(
-        f"Which worker group of this Kafka is that of {', '.join(sorted(worker_ids))} cannot be seen: {seen}.",
+        f"The worker group of {', '.join(sorted(worker_ids))} was not found in this Kafka: {seen}.",
         next_step="Name it with group_id= (the worker's group.id), or check bootstrap_servers=.",
     )
 
@@ -100,7 +100,7 @@ def _chosen(kind: str, keys: Mapping[str, Collection[str]], connectors: Collecti
     setting = f"{kind}.storage.topic"
     seen = f"it could be {', '.join(best)}" if best else "no compacted topic has such records that may be read"
     raise AttachError(
-        f"Which topic is the {kind} topic of this cluster cannot be seen: {seen}.",
+        f"The {kind} topic of this cluster was not found: {seen}.",
         next_step=f'Name it: config={{"{setting}": ...}}; or --worker-config with a worker\'s properties.',
     )
 

@@ -37,7 +37,7 @@ const SHELL = `
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
   <div class="cxp-form" hidden></div>
   <div class="cxp-error" role="alert" hidden><span></span><button type="button" data-dismiss aria-label="dismiss">✕</button></div>
-  <div class="cxp-call" role="status" aria-live="polite">Every click shows here the call that it makes. <span class="cxp-fault">The buttons of a worker come when you point at it or tab to it.</span></div>
+  <div class="cxp-call" role="status" aria-live="polite">The call that a click makes appears here. <span class="cxp-fault">To see a worker's buttons, point at it or tab to it.</span></div>
   <div class="cxp-tip" role="tooltip" hidden></div><div class="cxp-said" role="status"></div>`;
 
 function makeView(store, model, el, viewKey) {
@@ -134,7 +134,7 @@ function makeView(store, model, el, viewKey) {
       slider.value = String(Math.round((1000 * (shown.to - shown.first)) / Math.max(time.now - shown.first, 1)));
     }
     const silence = time.silent ? `no word from ${source} for ${duration(time.silent)}: this picture stands still` : "";
-    const waiting = store.live ? silence : `waiting for ${source}: this picture is an old one`;
+    const waiting = store.live ? silence : `waiting for ${source}: it shows the last saved state`;
     root.classList.toggle("cxp-past", shown.past);
     write(".cxp-past-note", shown.past ? `the past: ${clockText(shown.from)} to ${clockText(shown.to)}; tables show the present` : "");
     write(".cxp-still", store.ended ? "the cluster is closed" : waiting);
