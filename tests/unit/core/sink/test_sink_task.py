@@ -55,6 +55,7 @@ from connectx.core.sink.messages import (
     Seek,
     SinkStep,
     SinkStimulus,
+    TargetKnown,
 )
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.events import EventKind
@@ -859,3 +860,8 @@ def test_the_outcome_of_a_commit_after_a_failed_flush_is_late_and_nothing_goes_b
     assert Seek({A0: 10, A1: 20}) in run(core, NotDone("away"), now_ms=2000).effects
     assert run(core, OffsetsCommitted(1), now_ms=2000).ignored == NotAwaited("OffsetsCommitted", 1)
     assert resumes_at(core, A0) == {A0: 10}
+
+
+def test_what_the_target_held_at_the_start_is_in_the_history() -> None:
+    core = polling(AT_LEAST_ONCE)
+    assert run(core, TargetKnown(120), now_ms=5).transitions == [transition(EventKind.TARGET_HELD, mark=120)]
