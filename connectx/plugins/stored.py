@@ -68,7 +68,7 @@ class Stored(Shown, Value):
         change: turns key and value of a record into the row that it is about (None: it is about no row), and whether
             it deletes that row. None: each value is a row, and no record deletes one.
         rows_before: number of the first rows that were there when a task returned this mark (`SinkTask.mark`). None:
-            that cannot be told.
+            unknown.
     """
 
     place: str

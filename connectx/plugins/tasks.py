@@ -158,7 +158,7 @@ class SinkTask(Shown):
     def mark(self) -> int | None:
         """Return where the target ends, after `start`, for `Stored.rows_before`: a check then knows older rows.
 
-        Default None: the target cannot tell older rows from those that the task writes.
+        Default None: a check takes all rows of the target for rows of the connector.
         """
         return None
 

@@ -60,7 +60,7 @@ class Places(Protocol):
         unseen: why not everything can be seen.
         waits: a topic is yet to come.
         begins: there are connectors, and none has committed anything yet.
-        deleted: connectors of the history that do not exist any more, and that nothing is said about.
+        deleted: connectors of the history that do not exist any more, which are not checked.
         masked: hides the values of placeholders in a text.
     """
 
