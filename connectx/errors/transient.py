@@ -79,11 +79,32 @@ _SQLITE: Final = frozenset((5, 6, 9, 10, 14, 15))
 
 _DUCKDB: Final = re.compile(r"Could not set lock|Conflicting lock|conflict", re.IGNORECASE)
 """DuckDB's errors have no codes."""
-_FINAL_LOGIN: Final = re.compile(
-    r"FATAL:(?!.*(starting up|shutting down|recovery|too many|connection slots|terminating))|password|SSL|certificate",
-    re.DOTALL,
+LOST_CONNECTION: Final = re.compile(
+    "server closed|SSL connection has been closed|SSL SYSCALL error|SSL error|could not (?:receive|send) data"
+    "|lost synchronization|no connection|connection not open|terminating|is active for PID"
 )
-"""An attempt to connect to PostgreSQL has no SQLSTATE: it passes unless the server answers and refuses the login."""
+"""Texts of libpq about a connection that has ended. Such an error has no SQLSTATE."""
+
+_PASSING_LOGIN: Final = (
+    r"starting up|shutting down|recovery|too many|connection slots|terminating|canceling authentication"
+    r"|not (?:yet )?accepting connections|no more connections|login has been failing|query_wait_timeout"
+)
+"""Texts of PostgreSQL and PgBouncer if the same login may succeed later."""
+
+_REFUSED_LOGIN: Final = re.compile(
+    rf"FATAL:(?!.*(?:{_PASSING_LOGIN}))|password|certificate|private key"
+    r"|SSL(?! SYSCALL| connection has been closed| error: unexpected eof)",
+    re.DOTALL | re.IGNORECASE,
+)
+_PLACE: Final = re.compile(r"(?:connection to server (?:at|on socket)|translate host name|resolve host) (['\"]).*?\1")
+
+
+def is_refused_login(message: str) -> bool:
+    """Whether an attempt to connect to PostgreSQL has failed permanently, by libpq's text: it has no SQLSTATE.
+
+    It passes unless the server answers and refuses the login, or cannot be trusted.
+    """
+    return bool(_REFUSED_LOGIN.search(_PLACE.sub("", message)))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -115,4 +136,4 @@ def _passes(error: Any) -> bool:
     if state:
         return str(state).startswith(TRANSIENT_SQLSTATES)
     may_pass = any(base.__name__ in _MAY_PASS for base in type(error).__mro__)
-    return may_pass and not _FINAL_LOGIN.search(str(error))
+    return may_pass and not is_refused_login(str(error))

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from typing import Final
 
 import trustme
@@ -52,9 +53,20 @@ def after_a_request(client: socket.socket, context: ssl.SSLContext | None) -> so
 
 @contextmanager
 def tls_server(
-    certificate: trustme.LeafCert | None, opening: Opening = at_once, target: str | None = None
+    certificate: trustme.LeafCert | None,
+    opening: Opening = at_once,
+    target: str | None = None,
+    note: Callable[[bytes], None] = lambda _: None,
 ) -> Iterator[TlsServer]:
-    """Run a server; `target` is the Unix socket of a real one, to which it passes what it gets."""
+    """Run a server; `target` is the Unix socket of a real one, to which it passes what it gets.
+
+    `note` is called with what is passed on, before; a connection ends if it raises an OSError.
+    """
+
+    def noted(data: bytes) -> None:
+        server.received.extend(data)
+        note(data)
+
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -73,7 +85,7 @@ def tls_server(
                     return
                 with socket.socket(socket.AF_UNIX) as real:
                     real.connect(target)
-                    _pass_on(opened, real, server.received.extend)
+                    _pass_on(opened, real, noted)
 
     with _listening(serve) as port:
         server = TlsServer(port)
@@ -101,23 +113,29 @@ def without_tls(target: str) -> Iterator[TlsServer]:
 
 
 def _pass_on(client: socket.socket, real: socket.socket, note: Callable[[bytes], None]) -> None:
-    """Both ways, until one side ends."""
+    """Both ways, until one side ends, in one thread: OpenSSL lets no two threads use a connection."""
+    client.setblocking(False)  # a record of TLS may be there in part, or hold no data
+    while True:
+        ready = [client] if _pending(client) else wait([client, real], 30)
+        if not ready:
+            return
+        if real in ready:
+            if not (data := real.recv(1 << 16)):
+                return
+            client.settimeout(30)
+            client.sendall(data)
+            client.setblocking(False)
+        if client in ready:
+            with suppress(ssl.SSLWantReadError, BlockingIOError):
+                if not (data := client.recv(1 << 16)):
+                    return
+                note(data)
+                real.sendall(data)
 
-    def answers() -> None:
-        with suppress(OSError):
-            while data := real.recv(1 << 16):
-                client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
 
-    back = threading.Thread(target=answers, daemon=True)
-    back.start()
-    with suppress(OSError):
-        while data := client.recv(1 << 16):
-            note(data)
-            real.sendall(data)
-    with suppress(OSError):
-        real.shutdown(socket.SHUT_RDWR)
-    back.join(30)
+def _pending(client: socket.socket) -> bool:
+    """Whether decrypted bytes wait in the library, where the socket does not show them."""
+    return isinstance(client, ssl.SSLSocket) and client.pending() > 0
 
 
 @contextmanager

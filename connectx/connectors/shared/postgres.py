@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -21,7 +22,7 @@ from connectx.errors.databases import (
     TableMismatchError,
     TableMissingError,
 )
-from connectx.errors.transient import TRANSIENT_SQLSTATES
+from connectx.errors.transient import LOST_CONNECTION, TRANSIENT_SQLSTATES, is_refused_login
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ __all__ = [
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
-_PASSES = re.compile("no connection|server closed|terminating|is active for PID")  # a reader of rows has no SQLSTATE
+_CANCELED = "57014"
+_FAILED: Final = "IO: [libpq] Failed to connect: "
+"""ADBC puts it before libpq's text. Other texts of an attempt to connect are of statements after the login."""
 _PERMISSION = ("28", "42501")
 _MISSING = ("42P01", "3F000")
 _MISMATCH = ("42703", "42804", "42P10")
@@ -62,6 +65,14 @@ INFINITE_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223
 """Microseconds since 1970 that stand for infinite timestamps: pgjdbc's milliseconds, as Debezium writes them."""
 
 URL_KEYS = "connection.url, connection.user or connection.password"
+
+_BAD_URI: Final = re.compile(
+    r"(missing|invalid|unterminated quoted|end of string reached|IPv6 host address may|unexpected (spaces|character)"
+    r"|extra key|forbidden value|weak sslmode|could not match|could not parse network address|definition of service"
+    r"|service file|syntax error in service file|line \d+ too long|nested service|Unix-domain socket path"
+    r"|(negative )?require_auth method|bad value for|\w+ value \S+ invalid when|.*Servname not supported)\b"
+)
+"""How texts of libpq and psycopg begin that are about a URI, a parameter in it, or its value."""
 
 
 class PostgresSession:
@@ -157,14 +168,20 @@ class PostgresSession:
             from adbc_driver_postgresql import dbapi
 
             try:
-                self._connection = dbapi.connect(self._uri, autocommit=True)
+                connection = dbapi.connect(self._uri, autocommit=True)  # reads the server's types, too
             except dbapi.Error as error:
+                if error.sqlstate and error.sqlstate != _CANCELED:
+                    raise typed_error(error, "CONNECT", shown_place(self._uri)) from error
                 raise connect_error(str(error), self._uri, self._keys) from None  # libpq's text may repeat the password
-            with self._connection.cursor() as cursor:
+            with ExitStack() as failed:
+                failed.callback(connection.close)
                 set_all = ", ".join(
                     f"set_config('{name}', {literal(value)}, false)" for name, value in self._settings.items()
                 )
-                self._call("SET", cursor.execute, f"SELECT {set_all}")
+                with connection.cursor() as cursor:
+                    self._call("SET", cursor.execute, f"SELECT {set_all}")
+                failed.pop_all()
+            self._connection = connection
         return self._connection
 
     def _cursor(self) -> Any:
@@ -203,16 +220,20 @@ def libpq_uri(url: str, user: str | None, password: str | None) -> str:
 
 def shown_place(uri: str) -> str:
     """Host, port and database of a URI, without anything secret."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # an IPv6 address without its end
+        return "an unknown host"
     socket = re.search(r"(?:^|&)host=([^&]*)", parts.query)
     host = parts.netloc.rpartition("@")[2] or (socket[1] if socket else "the local socket")
     return f"{host}{parts.path}"
 
 
 def connect_error(message: str, uri: str, keys: str = URL_KEYS) -> ConnectxError:
-    """The typed error of a failed attempt to connect; libpq reports the cause only as text.
+    """The typed error of a failed attempt to connect; libpq and psycopg report the cause only as text.
 
-    `keys` are the configuration keys that the URI comes from.
+    It is final if the URI is malformed or the login is refused. Any other cause passes, for example a connection that
+    ends after the login, while ADBC reads the server's types. `keys` are the keys that the URI comes from.
     """
     place = shown_place(uri)
     hint = f"Check that the server runs and that {keys} fit it; the task tries again."
@@ -222,20 +243,37 @@ def connect_error(message: str, uri: str, keys: str = URL_KEYS) -> ConnectxError
             f"PostgreSQL at {place} has no such database: {fatal}.",
             next_step=f"Create it, or correct {keys}, and restart the task.",
         )
-    if re.search(r"starting up|shutting down|recovery|too many|connection slots", fatal):
-        return DatabaseUnavailableError(f"PostgreSQL at {place} takes no connection: {fatal}.", next_step=hint)
-    if "connection to server" not in message and "translate host" not in message:
-        return DatabaseError(  # libpq repeats parts of a URI that it does not understand, secrets too
-            "connection.url is not a URI that libpq understands.",
-            next_step="Write it as postgresql://host:port/database, and restart the task.",
+    reason = _reason(message)
+    if _BAD_URI.match(reason):
+        return DatabaseError(
+            f"libpq does not understand the URI made of {keys}: {_unquoted(reason)}.",
+            next_step="Write connection.url as postgresql://host:port/database, and restart the task."
+            if keys == URL_KEYS
+            else f"Correct {keys}, and restart the task.",
         )
-    if fatal or re.search(r"password|SSL|certificate", message):
+    is_logged_in = message.startswith("IO: [libpq]") and not message.startswith(_FAILED)
+    if is_refused_login(message) and not is_logged_in:
         return DatabasePermissionError(
-            f"PostgreSQL at {place} refuses the login: {fatal or message.splitlines()[0]}.",
+            f"PostgreSQL at {place} refuses the login: {fatal or reason}.",
             next_step=f"Correct {keys}, and restart the task.",
         )
-    reason = message.splitlines()[0].rpartition("failed: ")[2]
-    return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {reason}.", next_step=hint)
+    if fatal:
+        return DatabaseUnavailableError(f"PostgreSQL at {place} takes no connection: {fatal}.", next_step=hint)
+    shown = reason if "connection to server" in message else _unquoted(reason)
+    return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {shown}.", next_step=hint)
+
+
+def _reason(message: str) -> str:
+    """The text of libpq, without the words that ADBC, psycopg and libpq put before it."""
+    text = message.removeprefix(_FAILED).removeprefix("connection is bad: ")
+    text = re.sub(r".*Failed to execute query '.*': (?:ERROR: *)?", "", text, flags=re.DOTALL)
+    return text.split("\n")[0].rpartition("failed: ")[2]
+
+
+def _unquoted(reason: str) -> str:
+    """The text without what it quotes, since libpq repeats parts of a URI that it does not understand, secrets too."""
+    shown, count = re.subn(r'".*?"(?= for connection option "[a-z_]+"$)', '"..."', reason)
+    return shown if count else re.sub(r"(['\"]).*\1", '"..."', reason)
 
 
 def typed_error(error: Any, what: str, place: str) -> ConnectxError:
@@ -249,7 +287,7 @@ def typed_error(error: Any, what: str, place: str) -> ConnectxError:
     message = f"{reason}. {more}".rstrip()
     if state.startswith(_ROW):
         return RowRefusedError(message)
-    if state.startswith(TRANSIENT_SQLSTATES) or (not state and _PASSES.search(str(error))):
+    if state.startswith(TRANSIENT_SQLSTATES) or (not state and LOST_CONNECTION.search(str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
         return passing(f"{server} could not run {verb}: {reason}.", next_step=_AGAIN)
     if state.startswith(_PERMISSION):

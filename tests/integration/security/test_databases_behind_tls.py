@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,11 +17,11 @@ from connectx.connectors.cdc.replication import ReplicationStream
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.mysql.session import MySqlSession
 from connectx.connectors.shared.postgres import PostgresSession, libpq_uri
-from connectx.errors.databases import DatabaseError, DatabasePermissionError
+from connectx.errors.databases import DatabaseError, DatabasePermissionError, DatabaseUnavailableError
 from connectx.kafka.broker.node import free_ports
-from tests.support.databases import mariadb_server
+from tests.support.databases import mariadb_server, postgres_server, restart_postgres
 from tests.support.stores import java_trust_store
-from tests.support.tls_servers import TlsServer, after_a_request, tls_server, without_tls
+from tests.support.tls_servers import TlsServer, after_a_request, at_once, tls_server, without_tls
 
 OURS, STRANGER = trustme.CA(), trustme.CA()
 PASSWORD: Final = "only for the right server"
@@ -107,6 +108,34 @@ def test_nothing_falls_back_to_plain_text(tls_mariadb: tuple[int, str], files: P
         assert bytes(man_in_the_middle.received) in (b"", COM_QUIT), "no login"
 
 
+@pytest.mark.parametrize("message", range(1, 7))
+def test_a_session_of_mariadb_that_breaks_at_any_time_can_be_made_again(
+    tls_mariadb: tuple[int, str], message: int
+) -> None:
+    with tls_server(None, at_once, tls_mariadb[1], cut_at(message)) as server:
+        url = f"jdbc:mariadb://127.0.0.1:{server.port}/?sslMode=disable"
+        session = MySqlSession(DatabaseSettings(url, "app", PASSWORD), {})
+        with pytest.raises(DatabaseUnavailableError):
+            session.query("SELECT @@time_zone")
+        if message == 6:
+            with pytest.raises(DatabaseUnavailableError):
+                session.query("SELECT @@time_zone")
+            session.close()  # as its users do after an error of a statement
+        assert session.query("SELECT @@time_zone") == [("+00:00",)]
+        session.close()
+
+
+def cut_at(message: int) -> Callable[[bytes], None]:
+    """Ends the connection that sends this message, counted over all connections."""
+    numbers = itertools.count(1)
+
+    def cut(_: bytes) -> None:
+        if next(numbers) == message:
+            raise ConnectionResetError
+
+    return cut
+
+
 @pytest.fixture(scope="module")
 def postgres_servers(postgres: str) -> Iterator[dict[str, TlsServer]]:
     """A PostgreSQL behind each certificate."""
@@ -172,6 +201,46 @@ def test_postgresql_is_reached_as_sslmode_says(
             with pytest.raises(DatabasePermissionError):
                 reach(uri)
             assert b"postgres" not in server.received
+
+
+# ADBC logs in to read the server's types (1 to 6), and again (8) for the session: its settings, BEGIN, SELECT.
+@pytest.mark.parametrize("message", [1, 2, 4, 6, 8, 9, 11, 12, 14, 15, 17])
+@pytest.mark.parametrize("certificate", [None, OURS.issue_cert("localhost")], ids=["plain", "tls"])
+def test_a_session_of_postgresql_that_breaks_at_any_time_can_be_made_again(
+    postgres: str, certificate: trustme.LeafCert | None, message: int
+) -> None:
+    folder = parse_qs(urlsplit(postgres).query)["host"][0]
+    with tls_server(certificate, after_a_request, f"{folder}/.s.PGSQL.5432", cut_at(message)) as server:
+        mode = "disable" if certificate is None else "require"
+        uri = libpq_uri(f"postgresql://localhost:{server.port}/postgres?sslmode={mode}", "postgres", PASSWORD)
+        session = PostgresSession(uri, {"work_mem": "5MB"})
+        with pytest.raises(DatabaseUnavailableError) as broken:
+            session.query("SELECT current_setting('work_mem')")
+        assert PASSWORD not in str(broken.value)
+        session.rollback()
+        assert session.query("SELECT current_setting('work_mem')") == [("5MB",)]
+        session.close()
+
+
+def test_a_server_of_postgresql_that_restarts_after_a_login_is_reached_again() -> None:
+    numbers = itertools.count(1)
+    with postgres_server() as postgres:
+        folder = parse_qs(urlsplit(postgres).query)["host"][0]
+
+        def restart(_: bytes) -> None:
+            if next(numbers) == 2:
+                restart_postgres(folder)
+
+        with tls_server(None, after_a_request, f"{folder}/.s.PGSQL.5432", restart) as server:
+            uri = libpq_uri(f"postgresql://localhost:{server.port}/postgres?sslmode=disable", "postgres", None)
+            with pytest.raises(DatabaseUnavailableError):
+                by_adbc(uri)
+            by_adbc(uri)
+
+
+def test_a_login_whose_first_statement_takes_too_long_is_repeated(postgres: str) -> None:
+    with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
+        by_adbc(f"{postgres}&options=-c%20statement_timeout%3D1ms")
 
 
 @pytest.mark.parametrize(

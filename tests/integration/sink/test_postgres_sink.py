@@ -349,7 +349,7 @@ def test_a_record_that_has_no_fields_is_refused(target: Place) -> None:
     [
         ("postgresql://postgres:hidden@127.0.0.1:1/db", DatabaseUnavailableError, "127.0.0.1:1/db cannot be reached"),
         ("jdbc:postgresql://127.0.0.1:1/db", DatabaseUnavailableError, "cannot be reached: Connection refused"),
-        ("postgres//user:hidden@host", DatabaseError, "connection.url is not a URI"),
+        ("postgres//user:hidden@host", DatabaseError, "libpq does not understand the URI"),
     ],
 )
 def test_a_database_that_cannot_be_reached_is_named_without_secrets(

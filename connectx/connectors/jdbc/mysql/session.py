@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -177,21 +178,22 @@ class MySqlSession:
     def close(self) -> None:
         """Drop the connection; an open transaction is rolled back."""
         connection, self._connection = self._connection, None
-        if connection is not None and connection.open:
-            try:
-                connection.close()
-            except Exception:  # the server is gone
-                return
+        if connection is not None:
+            _close(connection)
 
     def _live(self) -> Any:
         if self._connection is None:
-            self._connection = self._connected()
-            _run(self._connection, f"SET SESSION sql_select_limit = {_NO_LIMIT}")  # also a limit of SHOW VARIABLES
-            given = {**_VARIABLES, **self._variables}
-            names = ", ".join(f"'{name}'" for name in given)
-            known = {row[0] for row in _run(self._connection, f"SHOW VARIABLES WHERE Variable_name IN ({names})")}
-            chosen = ", ".join(f"SESSION {name} = {value}" for name, value in given.items() if name in known)
-            _run(self._connection, f"SET {chosen}")
+            with ExitStack() as failed:
+                connection = self._connected()
+                failed.callback(_close, connection)
+                _run(connection, f"SET SESSION sql_select_limit = {_NO_LIMIT}")  # also a limit of SHOW VARIABLES
+                given = {**_VARIABLES, **self._variables}
+                names = ", ".join(f"'{name}'" for name in given)
+                known = {row[0] for row in _run(connection, f"SHOW VARIABLES WHERE Variable_name IN ({names})")}
+                chosen = ", ".join(f"SESSION {name} = {value}" for name, value in given.items() if name in known)
+                _run(connection, f"SET {chosen}")
+                failed.pop_all()
+            self._connection = connection
         return self._connection
 
     def _connected(self) -> Any:
@@ -220,6 +222,12 @@ def named(sql: str) -> str:
     """The verb of a statement and its first table, for messages."""
     verb, table = sql.split(maxsplit=1)[0], _TABLE.search(sql)
     return verb if table is None else f"{verb} on {table[1]}"
+
+
+def _close(connection: Any) -> None:
+    if connection.open:
+        with suppress(Exception):  # the server is gone
+            connection.close()
 
 
 def _run(connection: Any, sql: str) -> list[tuple[Any, ...]]:
@@ -300,7 +308,8 @@ def mysql_error(error: Exception, place: str, what: str) -> ConnectxError:
         return LockTimeoutError(
             f"MySQL at {place} has a row of {what} locked: {text}.", next_step="The task tries again."
         )
-    if code in TRANSIENT_MYSQL_ERRORS or isinstance(error, OSError) or (not code and "closed" in text.lower()):
+    is_closed = not code and (not text or "closed" in text.lower())  # a call after the connection has ended has no text
+    if code in TRANSIENT_MYSQL_ERRORS or isinstance(error, OSError) or is_closed:
         return DatabaseUnavailableError(
             f"MySQL at {place} is not available for {what}: {text}.", next_step="The task tries again."
         )

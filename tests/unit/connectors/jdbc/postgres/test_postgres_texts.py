@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pyarrow as pa
 import pytest
 from adbc_driver_manager import AdbcStatusCode, ProgrammingError
@@ -10,7 +12,14 @@ from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.postgres.target import PostgresTarget
 from connectx.connectors.jdbc.postgres.types import array_texts, arrow_type
 from connectx.connectors.jdbc.target import TargetSettings, split_name
-from connectx.connectors.shared.postgres import connect_error, identifier, libpq_uri, literal, shown_place, typed_error
+from connectx.connectors.shared.postgres import (
+    connect_error,
+    identifier,
+    libpq_uri,
+    literal,
+    shown_place,
+    typed_error,
+)
 from connectx.errors.databases import (
     DatabaseError,
     DatabasePermissionError,
@@ -58,10 +67,28 @@ def test_a_place_is_shown_without_secrets(uri: str, place: str) -> None:
         (SERVER + "FATAL:  the database system is starting up", DatabaseUnavailableError),
         (SERVER + "FATAL:  the database system is shutting down", DatabaseUnavailableError),
         (SERVER + "FATAL:  sorry, too many clients already", DatabaseUnavailableError),
+        (SERVER + "FATAL:  terminating connection due to administrator command", DatabaseUnavailableError),
+        (
+            SERVER + "FATAL:  server login has been failing, try again later (server_login_retry)",
+            DatabaseUnavailableError,
+        ),
+        (SERVER + "SSL SYSCALL error: Connection reset by peer", DatabaseUnavailableError),
+        (SERVER + "SSL connection has been closed unexpectedly", DatabaseUnavailableError),
+        (SERVER + "SSL error: unexpected eof while reading", DatabaseUnavailableError),
+        (SERVER + "server closed the connection unexpectedly", DatabaseUnavailableError),
+        (SERVER.replace("db.example", "ssl-password.example") + "Connection refused", DatabaseUnavailableError),
+        ("IO: [libpq] Failed to execute query 'SELECT 1': SSL error: bad record", DatabaseUnavailableError),
+        ("IO: [libpq] Failed to build type mapping table: server closed", DatabaseUnavailableError),
         ('could not translate host name "nowhere" to address', DatabaseUnavailableError),
+        ("failed to resolve host 'password.example': [Errno -3] Temporary failure", DatabaseUnavailableError),
+        ("connection timeout expired", DatabaseUnavailableError),
         (SERVER + 'FATAL:  database "flights" does not exist', DatabaseError),
         (SERVER + 'FATAL:  password authentication failed for user "u"', DatabasePermissionError),
         (SERVER + "fe_sendauth: no password supplied", DatabasePermissionError),
+        (SERVER + "SSL error: certificate verify failed", DatabasePermissionError),
+        (SERVER + "server does not support SSL, but SSL was required", DatabasePermissionError),
+        (SERVER + 'invalid integer value "q" for connection option "keepalives"', DatabaseError),
+        ("failed to resolve host 'h': [Errno -8] Servname not supported for ai_socktype", DatabaseError),
         ('missing "=" after "u:secret@h" in connection info string', DatabaseError),
         ('invalid port number: "secret"', DatabaseError),
     ],
@@ -72,6 +99,39 @@ def test_a_failed_connection_is_final_or_passes_and_hides_secrets(message: str, 
     assert error.retriable is (kind is DatabaseUnavailableError)
     assert "secret" not in str(error)
     assert error.next_step
+
+
+@pytest.mark.parametrize("driver", ["adbc_driver_postgresql.dbapi", "psycopg"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "secret",
+        "mysql://u:secret@h/d",
+        "postgresql://u:p@ssw@h:secret/d",
+        "postgresql://u:sec%re@h/secret%zz",
+        "postgresql://[::1/secret",
+        "postgresql://h/d?secret",
+        "postgresql://h/d?password=a=secret",
+        "postgresql://h/d?sslPassword=secret",
+        "postgresql://a secret/d",
+        "postgresql://127.0.0.1/d?sslmode=secret",
+        "postgresql://127.0.0.1/d?ssl_min_protocol_version=secret",
+        "postgresql://127.0.0.1/d?hostaddr=secret",
+        "postgresql://127.0.0.1/d?service=secret",
+        "postgresql://127.0.0.1/d?sslrootcert=system&sslmode=require",
+        "postgresql://127.0.0.1:1/d?keepalives=secret",
+        "postgresql:///d?host=secret,b&port=1,2,3",
+        "host='secret",
+        f"postgresql:///d?host=/{'secret' * 20}",
+    ],
+)
+def test_what_libpq_does_not_understand_is_final_and_hides_secrets(driver: str, uri: str) -> None:
+    with pytest.raises(importlib.import_module(driver).Error) as failed:
+        importlib.import_module(driver).connect(uri)
+    error = connect_error(str(failed.value), uri)
+    assert type(error) is DatabaseError
+    assert "secret" not in str(error)
+    assert not error.retriable
 
 
 @pytest.mark.parametrize(
