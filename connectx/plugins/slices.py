@@ -50,10 +50,12 @@ class SinkBatch(Shown, Value):
     All come from one topic, but a transformation may have put other names into `topic`. `ranges` gives per partition
     the first offset of the batch and the offset after its last one; offsets of skipped and filtered records and of
     transaction markers lie within.
+    With `schemaless` the converter reads values without schemas: structs stand for Java's maps.
     """
 
     rows: pa.Table
     ranges: Mapping[TopicPartition, tuple[int, int]]
+    schemaless: bool = False
 
 
 TablesOfParts: TypeAlias = "Iterator[tuple[int, pa.Table | None]]"

@@ -60,6 +60,8 @@ class Stored(Shown, Value):
         place: name of the target, as in `table flights`; topics that go to the same place are compared together.
         read: returns the rows as tables; can be called repeatedly.
         lines: rows are lines of text, in the first column; otherwise columns are fields of the records.
+        line_of: turns a column of values into the texts of lines, with the argument `schemaless` of SinkBatch; for a
+            sink that reads fields. Python must be able to pickle it. None: a value is its text, or its JSON.
         ordered: the target keeps the order in which rows were written.
         key: fields that identify a row, if the target keeps one row for each; empty: every record is a row.
         key_in_record_key: these fields are the record's key.
@@ -74,6 +76,7 @@ class Stored(Shown, Value):
     place: str
     read: Callable[[], Iterator[pa.Table]]
     lines: bool = False
+    line_of: Callable[..., pa.Array] | None = None
     ordered: bool = False
     key: tuple[str, ...] = ()
     key_in_record_key: bool = False

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -99,6 +100,31 @@ class ConnectClasses:
                 found.append(Answer(REFUSED))
         return found
 
+    def file_lines(
+        self, records: Sequence[Mapping[str, Any]], config: Mapping[str, str], path: str
+    ) -> tuple[str, list[int]]:
+        """What FileStreamSinkTask writes for records that the configuration's plugins read and transform.
+
+        Returns:
+            the text of the file, and the offsets of the records that reached the task.
+        """
+        reading, steps = [self.converter(config, side) for side in ("key", "value")], self.steps(config)
+        headers = self.header_converter(config)
+        task = self._jvm.org.apache.kafka.connect.file.FileStreamSinkTask()
+        task.start({"file": path})
+        offsets = []
+        for record in records:
+            try:
+                made = self._transformed(record, reading, headers, steps)
+            except Py4JJavaError:
+                continue
+            if made is not None:
+                task.put([made])
+                offsets.append(record["offset"])
+        task.flush({})
+        task.stop()
+        return Path(path).read_text(), offsets
+
     def _answer(
         self,
         record: Mapping[str, Any],
@@ -109,6 +135,26 @@ class ConnectClasses:
         *,
         sink: bool,
     ) -> Answer:
+        topic, made = record["topic"], self._transformed(record, reading, header_converter, steps)
+        if made is None:
+            return Answer(DROPPED)
+        written = {side: self._written(made, side, writing[side]) for side in ("key", "value")}
+        shown, left = [], made.headers().iterator()
+        while left.hasNext():
+            each = left.next()
+            shown.append(
+                (each.key(), header_converter.fromConnectHeader(topic, each.key(), each.schema(), each.value()))
+            )
+        return Answer("ok", made.topic(), written["key"], written["value"], tuple(shown))
+
+    def _transformed(
+        self,
+        record: Mapping[str, Any],
+        reading: Sequence[Any],
+        header_converter: Any,
+        steps: Sequence[tuple[Any, Any, bool]],
+    ) -> Any:
+        """A record after the chain; None: it was dropped."""
         topic = record["topic"]
         sides = [one.toConnectData(topic, record[side]) for one, side in zip(reading, ("key", "value"), strict=True)]
         headers = self._jvm.org.apache.kafka.connect.header.ConnectHeaders()
@@ -122,15 +168,8 @@ class ConnectClasses:
             if predicate is None or predicate.test(made) != negated:
                 made = transform.apply(made)
             if made is None:
-                return Answer(DROPPED)
-        written = {side: self._written(made, side, writing[side]) for side in ("key", "value")}
-        shown, left = [], made.headers().iterator()
-        while left.hasNext():
-            each = left.next()
-            shown.append(
-                (each.key(), header_converter.fromConnectHeader(topic, each.key(), each.schema(), each.value()))
-            )
-        return Answer("ok", made.topic(), written["key"], written["value"], tuple(shown))
+                return None
+        return made
 
     def _written(self, record: Any, side: str, converter: Any) -> Any:
         """A key or value as its converter writes it: a parsed document, or (schema, document)."""

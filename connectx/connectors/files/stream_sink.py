@@ -1,16 +1,14 @@
 """FileStreamSink: appends the value of each record to a text file, as a line.
 
 Keys and behaviour are those of Kafka Connect's FileStreamSinkConnector: at least once, so after a crash the lines since
-the last committed offsets are appended again. Text is written as it is, null as `null`, bytes as UTF-8 text, and
-what has fields as JSON (Java would show `Struct{...}`).
+the last committed offsets are appended again. Values have the text of Java's toString: a string is itself, null is
+`null`, a struct `Struct{a=1}` and a map `{a=1}`. Bytes are UTF-8 text.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +16,7 @@ from typing_extensions import override
 
 from connectx.connectors.files.errors import SinkFileError
 from connectx.connectors.files.stream_file import unnamed_file
+from connectx.data.transforms.objects import object_texts
 from connectx.model.configdef import ConfigDef
 from connectx.model.places import Place, files
 from connectx.plugins.connectors import SinkConnector
@@ -64,6 +63,7 @@ class FileStreamSink(SinkConnector):
             f"file {os.path.basename(path)}",
             lambda: read_lines(path),
             lines=True,
+            line_of=object_texts,
             ordered=True,
             rows_before=lambda mark: _lines_before(path, mark),
         )
@@ -72,6 +72,7 @@ class FileStreamSink(SinkConnector):
         """Several tasks may append to the same file: a batch is one write."""
 
         java_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
+        reads_fields = True
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
             """Open the file for appending, and end a line that a crash has cut.
@@ -103,7 +104,7 @@ class FileStreamSink(SinkConnector):
             try:
                 for chunk in batch.rows["value"].chunks:
                     if len(chunk):
-                        self._append(joined_lines(chunk))
+                        self._append(joined_lines(chunk, schemaless=batch.schemaless))
             except OSError as error:
                 raise self._failure("written", error) from error
 
@@ -159,26 +160,8 @@ def _lines_before(path: str, size_bytes: int) -> int:
     return count
 
 
-def lines_of_value(value: Any) -> list[str]:
-    """The lines that a value becomes: more than one if it has line feeds in it."""
-    text = _text(value)
-    return ["null"] if text is None else text.split("\n")
-
-
-def joined_lines(values: pa.Array) -> memoryview:
-    """Values as UTF-8 text with line feeds between them."""
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        values = pa.array([_text(value) for value in values.to_pylist()], pa.string())
-    filled = pc.fill_null(values, "null").cast(pa.large_binary())
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(filled)], pa.int64()), filled)
+def joined_lines(values: pa.Array, *, schemaless: bool = False) -> memoryview:
+    """Values as UTF-8 text with line feeds between them; `schemaless` as in SinkBatch."""
+    texts = object_texts(values, schemaless=schemaless).cast(pa.large_binary())
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(texts)], pa.int64()), texts)
     return memoryview(pc.binary_join(whole, pa.scalar(_NEW_LINE, pa.large_binary()))[0].as_buffer())
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, (bool, dict, list)):
-        return json.dumps(value, ensure_ascii=False, default=_text)
-    return str(value)

@@ -19,7 +19,10 @@ __all__ = [
     "TIMESTAMP",
     "Column",
     "Fields",
+    "hash_bucket",
+    "hash_capacity",
     "in_java_order",
+    "java_hash",
     "moments",
     "name_of",
     "replaced",
@@ -55,17 +58,30 @@ def moments(column: Column) -> pa.Array:
 
 def in_java_order(names: Collection[str]) -> list[str]:
     """Names in the order in which java.util.HashMap iterates over them: of names that clash the last one counts."""
+    capacity = hash_capacity(len(names))
+    return sorted(names, key=lambda name: hash_bucket(java_hash(name), capacity))
+
+
+def hash_capacity(count: int) -> int:
+    """Buckets of a java.util.HashMap of so many entries."""
     capacity = 16
-    while len(names) > capacity * 3 // 4:
+    while count > capacity * 3 // 4:
         capacity *= 2
+    return capacity
 
-    def bucket(name: str) -> int:
-        units, code = name.encode("utf-16-be", "surrogatepass"), 0
-        for high, low in zip(units[::2], units[1::2], strict=True):
-            code = (31 * code + (high << 8) + low) & 0xFFFFFFFF
-        return (code ^ code >> 16) & (capacity - 1)
 
-    return sorted(names, key=bucket)
+def hash_bucket(code: int, capacity: int) -> int:
+    """The bucket of a hash code, which decides the place in the order of a java.util.HashMap."""
+    code &= 0xFFFFFFFF
+    return (code ^ code >> 16) & (capacity - 1)
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode, modulo 2**32."""
+    units, code = text.encode("utf-16-be", "surrogatepass"), 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8) + low) & 0xFFFFFFFF
+    return code
 
 
 class Fields:

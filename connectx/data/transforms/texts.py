@@ -42,7 +42,7 @@ def as_text(values: pa.Array, what: str, *, schemaless: bool = False) -> pa.Arra
     if types.is_float64(kind):
         spell = java_double
     elif types.is_float32(kind):
-        spell = _java_float
+        spell = java_float
     elif types.is_binary(kind) or types.is_large_binary(kind):
         spell = _base64
     elif types.is_decimal(kind):
@@ -102,7 +102,8 @@ def java_double(value: float) -> str:
     return _spelled(repr(value))
 
 
-def _java_float(value: float) -> str:
+def java_float(value: float) -> str:
+    """Float.toString, as `java_double`."""
     import numpy as np
 
     return _spelled(str(np.float32(value)))

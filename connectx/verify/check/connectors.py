@@ -241,7 +241,7 @@ class ConnectorPlaces:
         classes: tuple[type, ...] = (self._connector_class(config),)
         for topic in sorted(topics):
             try:
-                stored = target_of(given) if given is not None else self._stored(config, topic)
+                stored = self._stored(config, topic) if given is None else self._given(given, config, topic)
             except ConnectxError as error:
                 self.unseen.append(f"the target of {name} cannot be read: {error.message.rstrip('.')}")
                 continue
@@ -273,6 +273,15 @@ class ConnectorPlaces:
         stored = cls.stored(config, topic)
         is_kept = self._wanted.key in ((), stored.key if stored else ())
         return stored and replace(stored, key=stored.key if is_kept else ())
+
+    def _given(self, given: Any, config: Config, topic: str) -> Stored:
+        """The user's target; its lines are those that the sink makes of values."""
+        stored, cls = target_of(given), self._connector_class(config)
+        assert issubclass(cls, SinkConnector), "only sinks have targets"
+        if not stored.lines or stored.line_of is not None or self._wanted.key:
+            return stored
+        own = cls.stored(config, topic)
+        return stored if own is None else replace(stored, line_of=own.line_of)
 
     def _matching(self, regex: str) -> list[str]:
         admin = Admin(self._cluster.clients.admin())

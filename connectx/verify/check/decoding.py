@@ -5,7 +5,7 @@ Records that the sink leaves out (a converter cannot read them, a transformation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectx.data.transforms.chain import ROW
@@ -26,10 +26,12 @@ class SinkDecoder(Value):
 
     Args:
         wanted: types that keys and values should have, where they are known and no transformation changes them.
+        line_of: `Stored.line_of`.
     """
 
     conversion: Conversion
     wanted: Wanted
+    line_of: Callable[..., pa.Array] | None = None
 
     @classmethod
     def of(
@@ -41,7 +43,8 @@ class SinkDecoder(Value):
             ConfigError: a setting is wrong.
             PluginNotFoundError: a class cannot be found.
         """
-        has_unknown_types = stored.value_type is None and not stored.lines
+        line_of = stored.line_of if stored.lines and not stored.key else None
+        has_unknown_types = stored.value_type is None and (line_of is not None or not stored.lines)
         conversion = Conversion.of(
             plugins,
             config,
@@ -50,7 +53,7 @@ class SinkDecoder(Value):
             key_fields=stored.key if stored.key_in_record_key else None,
         )
         key_type = None if conversion.chain.reads("key") else stored.key_type
-        return cls(conversion, Wanted(key_type, stored.value_type if keeps_values(conversion.chain) else None))
+        return cls(conversion, Wanted(key_type, stored.value_type if keeps_values(conversion.chain) else None), line_of)
 
     def __call__(self, topic: str, records: pa.Table) -> Values:
         if not records.num_rows:
@@ -61,14 +64,17 @@ class SinkDecoder(Value):
         read = table.drop_columns("error")
         if not self.conversion.chain:
             return [
-                pair if error is None else bad for pair, error, bad in zip(_pairs(read), errors, found, strict=True)
+                pair if error is None else bad
+                for pair, error, bad in zip(self._pairs(read), errors, found, strict=True)
             ]
         good = [row for row, error in enumerate(errors) if error is None]
         for part in self.conversion.chain.apply(read.take(good)).parts:
-            for row, pair in zip(part[ROW].to_pylist(), _pairs(part), strict=True):
+            for row, pair in zip(part[ROW].to_pylist(), self._pairs(part), strict=True):
                 found[good[row]] = pair
         return found
 
-
-def _pairs(table: pa.Table) -> list[tuple[Any, Any]]:
-    return list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    def _pairs(self, table: pa.Table) -> list[tuple[Any, Any]]:
+        values = table["value"]
+        if self.line_of is not None:
+            values = self.line_of(values, schemaless=not self.conversion.value_converter.has_schemas)
+        return list(zip(table["key"].to_pylist(), values.to_pylist(), strict=True))

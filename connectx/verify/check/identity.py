@@ -101,3 +101,19 @@ def parsed(value: bytes | None) -> Any:
     if isinstance(found, dict) and set(found) == {"schema", "payload"}:
         return found["payload"]
     return found
+
+
+def lines_of_value(value: Any) -> list[str]:
+    """The lines that a value without `Stored.line_of` becomes: more than one if it has line feeds in it."""
+    text = _line_text(value)
+    return ["null"] if text is None else text.split("\n")
+
+
+def _line_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (bool, dict, list)):
+        return json.dumps(value, ensure_ascii=False, default=_line_text)
+    return str(value)

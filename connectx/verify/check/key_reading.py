@@ -13,7 +13,7 @@ import pyarrow as pa
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition
 from connectx.values import Value
-from connectx.verify.check.identity import of_fields
+from connectx.verify.check.identity import lines_of_value, of_fields
 from connectx.verify.check.sides import UNREADABLE, Decode, fields_of, fields_of_line
 
 RECORDS: Final = "key binary, topic string, partition int, offset long, time_ms long, pending boolean, deletes boolean"
@@ -69,8 +69,6 @@ class KeyReader(Value):
             if fields is not None:
                 yield of_fields(fields, self.names), deletes
             return
-        from connectx.connectors.files.stream_sink import lines_of_value
-
         for line in lines_of_value(value):
             yield line.encode(), False
 

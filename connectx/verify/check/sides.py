@@ -15,7 +15,7 @@ from connectx.model.payloads import OffsetsCommitted, RecordsSkipped, TargetHeld
 from connectx.plugins.stored import Stored
 from connectx.values import Value
 from connectx.verify.check.dead_letters import NONE, DeadLetters
-from connectx.verify.check.identity import of_fields, of_record, parsed, shown
+from connectx.verify.check.identity import lines_of_value, of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 
 if TYPE_CHECKING:
@@ -205,8 +205,6 @@ class Sides(Value):
             yield self._taken.get(name, topic)
 
     def _wanted_lines(self) -> Iterator[Row]:
-        from connectx.connectors.files.stream_sink import lines_of_value
-
         for number, topic in enumerate(self.latest()):
             for record, _, value in read_records(topic):
                 for line in lines_of_value(value):

@@ -56,7 +56,7 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     produce(source, [b'{"id":1}', BROKEN, b'{"id":2}'], keys=[b"a", b"b", b"c"])
     out = tmp_path / "out.txt"
     task = sink_task("dlq-1", files(out, source, **queue(dead), **{"errors.log.enable": "true"})).begin()
-    until(lambda: out.exists() and out.read_text().split() == ['{"id":1}', '{"id":2}'])
+    until(lambda: out.exists() and out.read_text().split() == ["{id=1}", "{id=2}"])
     until(lambda: committed("connect-dlq-1", source) == {f"{source}-0": 3})
     counted = task.runner.errors
     assert (counted.record_failures, counted.record_errors, counted.errors_logged) == (1, 0, 1)

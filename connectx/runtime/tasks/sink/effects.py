@@ -230,7 +230,8 @@ class SinkWorld(TaskWorld[m.SinkStimulus, m.SinkAction]):
             self._context.skipped, self._context.retry_in_ms = 0, None
             self._context.records = records
             if rows.num_rows or self._plugin.exactly_once:
-                self._plugin.put(SinkBatch(rows, effect.ranges))
+                schemaless = not self._setup.conversion.value_converter.has_schemas
+                self._plugin.put(SinkBatch(rows, effect.ranges, schemaless))
             if self._context.skipped and self._dead_letters is not None:
                 self._dead_letters.flush()
         except CommitRefusedError as refused:

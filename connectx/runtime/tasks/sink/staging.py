@@ -190,7 +190,8 @@ class _Staging:
             self._result.records += raw.num_rows
             self._result.filtered += filtered
             bad_before = len(self._result.bad)
-            yield SinkBatch(rows, {self._partition: (self._position, self._batch_end)})
+            ranges = {self._partition: (self._position, self._batch_end)}
+            yield SinkBatch(rows, ranges, not conversion.value_converter.has_schemas)
             self._result.rows += rows.num_rows - (len(self._result.bad) - bad_before)
             self._position = self._batch_end
         if self._position < self._end:
