@@ -21,6 +21,7 @@ from connectx.errors.rest import (
     WorkerNotReadyError,
 )
 from connectx.model.worker_config import WorkerConfig
+from connectx.responses import PLAIN, WORKER_BYTES, BodyError, Limit
 from connectx.rest.credentials import Credentials
 from connectx.rest.tls import client_context
 
@@ -78,18 +79,27 @@ def exchange(
     extensions: dict[str, Any] | None = None,
 ) -> Any:
     """One request: the JSON of a success, the text of metrics, None when it has no body."""
-    sent = {**headers, "accept": "application/json"}
+    sent = {**headers, **PLAIN, "accept": "application/json"}
     if content is not None:
         sent["content-type"] = "application/json"
     try:
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
-        answer = http.request(method, url, content=content, headers=sent, timeout=timeout, extensions=extensions)
+        request = http.build_request(method, url, content=content, headers=sent, timeout=timeout, extensions=extensions)
+        answer = http.send(request, stream=True)
+        body = Limit(WORKER_BYTES, timeout_s).read(answer)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
         raise SilenceError(error, was_sent=False) from error
     except (httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client was closed
         raise SilenceError(error, was_sent=True) from error
+    except BodyError as error:
+        raise RestError(
+            f"{request.url} answers with {error}.",
+            status=answer.status_code,
+            next_step="Check that the URL is that of a Kafka Connect worker.",
+        ) from error
+    answer = httpx.Response(answer.status_code, headers=answer.headers, content=body, request=request)
     if answer.is_success:
-        return _parsed(answer) if answer.content else None
+        return _parsed(answer) if body else None
     raise _refusal(method, answer)
 
 
@@ -98,7 +108,7 @@ def _parsed(answer: httpx.Response) -> Any:
         return answer.text
     try:
         return answer.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RestError(
             f"{answer.url} does not answer with JSON.",
             status=answer.status_code,
@@ -111,7 +121,7 @@ def _refusal(method: str, answer: httpx.Response) -> RestError:
     status, message = answer.status_code, f"HTTP {answer.status_code}"
     try:
         message = str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         message = answer.text or message
     if status == 400 and message.startswith("Connector configuration is invalid"):
         lines = message.splitlines()[1:]  # a problem of two keys is there twice

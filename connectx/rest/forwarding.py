@@ -15,6 +15,7 @@ from starlette.responses import Response
 from connectx.errors.rest import RestError
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
+from connectx.responses import PLAIN, WORKER_BYTES, BodyError, Limit
 from connectx.rest.tls import client_context
 
 _PASSED_ON = ("authorization", "content-type", AUTHORIZATION_HEADER, ALGORITHM_HEADER)
@@ -25,6 +26,7 @@ class Forwarder:
     """Sends requests to other workers; lives in the event loop of one server."""
 
     def __init__(self, timeout_s: float, config: WorkerConfig) -> None:
+        self._limit = Limit(WORKER_BYTES, timeout_s)
         self._timeout = httpx.Timeout(timeout_s, connect=5.0)
         self._verify = client_context(config)
         self._client: httpx.AsyncClient | None = None
@@ -36,10 +38,13 @@ class Forwarder:
             RestError: 409 after two hops, or when that worker cannot be reached; 500 when it gives no answer.
         """
         target = httpx.URL(worker_url).copy_with(raw_path=self._path(request))
-        headers = {"accept": "application/json", "user-agent": "kafka-connect"}
+        headers = {**PLAIN, "accept": "application/json", "user-agent": "kafka-connect"}
         headers |= {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         try:
-            answer = await self._connected().request(request.method, target, content=body, headers=headers)
+            client = self._connected()
+            sent = client.build_request(request.method, target, content=body, headers=headers)
+            answer = await client.send(sent, stream=True)
+            content = await self._limit.read_async(answer)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # Kafka Connect answers 500. This worker was not reached, so nothing was done and asking again is safe.
             message = f"{worker_url} must handle this request but cannot be reached; retry after the next rebalance"
@@ -48,8 +53,12 @@ class Forwarder:
             reason = str(error) or type(error).__name__
             message = f"IO Error trying to forward REST request to {worker_url}: {reason}"
             raise RestError(message, status=500) from error
+        except BodyError as error:
+            raise RestError(
+                f"{worker_url}, which must handle this request, answers with {error}", status=500
+            ) from error
         returned = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
-        return Response(answer.content, answer.status_code, returned)
+        return Response(content, answer.status_code, returned)
 
     async def close(self) -> None:
         if self._client is not None:

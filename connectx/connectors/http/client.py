@@ -17,6 +17,7 @@ from connectx.connectors.http.config import HttpSettings
 from connectx.connectors.http.errors import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.connectors.http.oauth import Tokens
 from connectx.connectors.http.requests import Request
+from connectx.responses import BodyError, Limit
 from connectx.views import HIDDEN
 
 _HTTPX_LOG: Final = logging.getLogger("httpx")
@@ -108,7 +109,7 @@ class HttpTarget:
             sent = self._client.build_request(
                 request.method, request.url, content=request.body(settings), headers=headers
             )
-            return _bounded(self._client.send(sent, stream=True))
+            return _bounded(self._client.send(sent, stream=True), settings.request_timeout_s)
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise HttpUnavailableError(f"{settings.place} cannot be reached: {reason}.") from error
@@ -135,19 +136,19 @@ class HttpTarget:
         return f"answered {response.status_code} {response.reason_phrase}".rstrip() + text
 
 
-def _bounded(response: httpx.Response) -> httpx.Response:
-    """The response with the beginning of its body; a compressed one, which was not asked for, is left out."""
+def _bounded(response: httpx.Response, within_s: float) -> httpx.Response:
+    """The response with what came of its body in time; a compressed one, which was not asked for, is left out."""
     is_plain = response.headers.get("Content-Encoding", "identity").strip().lower() in ("", "identity")
     body = bytearray()
     try:
-        for part in response.iter_raw(_BODY_BYTES):
+        for part in Limit(_BODY_BYTES, within_s).counted(response.iter_raw()):
             body += part
-            if len(body) >= _BODY_BYTES:
-                break
+    except BodyError:
+        pass  # the status counts, and the beginning is enough for a message
     finally:
         response.close()
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() != "content-encoding"]
-    content = bytes(body[:_BODY_BYTES]) if is_plain else b""
+    content = bytes(body) if is_plain else b""
     return httpx.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
 
 

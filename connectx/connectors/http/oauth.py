@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import field
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus
 
 from connectx.connectors.http.errors import HttpLoginError, HttpUnavailableError
+from connectx.responses import PLAIN, BodyError, Limit
 from connectx.values import Value
 from connectx.views import HIDDEN
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _NO_EXPIRY_S: Final = 300.0
 _EARLY_S: Final = 30.0
 _SHOWN_CHARACTERS: Final = 200
+_BODY: Final = Limit(most_bytes=1024 * 1024, within_s=60.0)
 _LATER: Final = frozenset({408, 425, 429, *range(500, 600)})
 
 
@@ -96,25 +99,29 @@ class Tokens:
             form |= {"client_id": settings.client_id, "client_secret": settings.client_secret}
         asked_s = self._clock_s()
         try:
-            response = self._client.post(
-                settings.url, data=form, headers={"Accept": "application/json"}, auth=login or httpx.USE_CLIENT_DEFAULT
+            request = self._client.build_request(
+                "POST", settings.url, data=form, headers={**PLAIN, "Accept": "application/json"}
             )
+            response = self._client.send(request, stream=True, auth=login or httpx.USE_CLIENT_DEFAULT)
+            body = _BODY.read(response)
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise HttpUnavailableError(f"The token service {settings.place} cannot be reached: {reason}.") from error
+        except BodyError as error:
+            raise HttpLoginError(settings.place, f"answered with {error}") from error
         if response.status_code in _LATER:
             raise HttpUnavailableError(f"The token service {settings.place} answered {response.status_code}.")
         if not response.is_success:
-            raise HttpLoginError(settings.place, f"answered {response.status_code}{self._reason(response)}")
-        self._token, seconds = self._parsed(response)
+            raise HttpLoginError(settings.place, f"answered {response.status_code}{self._reason(body)}")
+        self._token, seconds = self._parsed(body)
         self._ends_s = asked_s + seconds - min(_EARLY_S, seconds / 10)
 
-    def _parsed(self, response: httpx.Response) -> tuple[str, float]:
+    def _parsed(self, body: bytes) -> tuple[str, float]:
         """The token, and for how many seconds it is valid."""
         settings = self._settings
         try:
-            found: Any = response.json()
-        except ValueError:
+            found: Any = json.loads(body)
+        except (ValueError, RecursionError):
             found = None
         token = found.get(settings.token_property) if isinstance(found, dict) else None
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
@@ -124,11 +131,11 @@ class Tokens:
         except (TypeError, ValueError):
             return token, _NO_EXPIRY_S
 
-    def _reason(self, response: httpx.Response) -> str:
+    def _reason(self, body: bytes) -> str:
         """The error that RFC 6749 defines, without secrets."""
         try:
-            found: Any = response.json()
-        except ValueError:
+            found: Any = json.loads(body)
+        except (ValueError, RecursionError):
             return ""
         parts = [
             str(found[name]) for name in ("error", "error_description") if isinstance(found, dict) and name in found

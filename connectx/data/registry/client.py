@@ -20,9 +20,11 @@ from connectx.errors.plugins import (
     SchemaNotFoundError,
 )
 from connectx.extras import require
+from connectx.responses import BodyError, Limit, limit_client
 from connectx.values import Value
 
 _TIMEOUT_S: Final = 5.0
+_BODY: Final = Limit(most_bytes=16 * 1024 * 1024, within_s=30.0)
 _INCOMPATIBLE: Final = 409
 _REFUSED: Final = (401, 403)
 _NOT_FOUND: Final = 404
@@ -64,6 +66,7 @@ class RegistryClient:
         self._known: dict[int, KnownSchema] = {}
         try:
             self._client = SchemaRegistryClient.new_client(_client_config(settings))
+            limit_client(self._client._rest_client.session, _BODY)
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError([f"The client of {self._url} ({self._setting}) cannot be made: {error}"]) from error
 
@@ -187,6 +190,12 @@ class RegistryClient:
             ) from error
         except (httpx.HTTPError, httpx2.HTTPError, OSError, json.JSONDecodeError) as error:
             raise self._unavailable(self._masked(str(error)) or type(error).__name__) from error
+        except (BodyError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            why = str(error) if isinstance(error, BodyError) else "JSON that is no answer of a schema registry"
+            raise ConversionError(
+                f"The schema registry {self._url} answers with {why} when asked for {what}.",
+                next_step=f"Correct {self._setting}, or what is in front of the registry, and restart the task.",
+            ) from error
 
     def _unavailable(self, why: str) -> RegistryUnavailableError:
         return RegistryUnavailableError(self._url, self._setting, why)
