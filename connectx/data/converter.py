@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectx.data.connect_schema import ColumnSchema
 from connectx.errors.plugins import ConversionError
@@ -24,10 +26,11 @@ CONVERTER_CONFIG = ConfigDef().define(
 OTHER_FIELDS: Final = "connectx_other_fields"
 """Field of a wanted type that takes the names of fields which the type does not have, as a list in JSON.
 
-Fields that are null do not count. A sink that refuses such records wants a struct that ends with it.
+Fields that are null do not count. A name within a struct has the names of the structs before it, with dots. A sink that
+refuses such records wants a struct that ends with it.
 """
 
-_ALLOWED: Final = b"connectx.other.fields"
+_RULE: Final = b"connectx.other.fields"
 
 
 class Decoded(Value):
@@ -111,13 +114,42 @@ class Converter:
         )
 
 
-def with_others(kind: pa.DataType, allowed: Collection[str]) -> pa.DataType:
+@dataclass(frozen=True, slots=True)
+class OtherFields:
+    """Which fields of a document are to be named.
+
+    Attributes:
+        kind: the fields that are not.
+        allowed: names of more fields that are not, within no other field.
+        within: only fields within this field are named; None: all.
+    """
+
+    kind: pa.DataType
+    allowed: Set[str]
+    within: str | None
+
+    @classmethod
+    def of(cls, kind: pa.DataType) -> OtherFields | None:
+        """What a wanted type asks for; None: it does not ask for names."""
+        if not pa.types.is_struct(kind) or not kind.num_fields:
+            return None
+        rule = (kind.field(kind.num_fields - 1).metadata or {}).get(_RULE)
+        if rule is None:
+            return None
+        allowed, within = json.loads(rule)
+        row = without_other_fields(kind)
+        return cls(row if within is None else row.field(within).type, frozenset(allowed), within)
+
+
+def with_others(kind: pa.DataType, allowed: Collection[str], *, within: str | None = None) -> pa.DataType:
     """A struct's type that ends with `OTHER_FIELDS`: converters of records without schemas fill it.
 
     Args:
         allowed: names that are not reported.
+        within: only fields within this field are reported, with their names there.
     """
-    return pa.struct([*kind, pa.field(OTHER_FIELDS, pa.string(), metadata={_ALLOWED: json.dumps(sorted(allowed))})])
+    rule = json.dumps([sorted(allowed), within])
+    return pa.struct([*kind, pa.field(OTHER_FIELDS, pa.string(), metadata={_RULE: rule})])
 
 
 def without_other_fields(kind: pa.DataType) -> pa.DataType:
@@ -125,17 +157,14 @@ def without_other_fields(kind: pa.DataType) -> pa.DataType:
     return pa.struct(list(kind)[:-1])
 
 
-def known_fields(kind: pa.DataType) -> Set[str] | None:
-    """Names that are not to be reported; None: the type does not ask for names."""
-    if not pa.types.is_struct(kind) or not kind.num_fields:
-        return None
-    last = kind.field(kind.num_fields - 1)
-    if _ALLOWED not in (last.metadata or {}):
-        return None
-    return {field.name for field in without_other_fields(kind)} | set(json.loads(last.metadata[_ALLOWED]))
-
-
 def with_other_fields(values: pa.Array, names: pa.Array) -> pa.Array:
     """Structs with the names of the other fields of their documents."""
     fields = [*values.type, pa.field(OTHER_FIELDS, pa.string())]
     return pa.StructArray.from_arrays([*values.flatten(), names], fields=fields, mask=values.is_null())
+
+
+def other_fields_of(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Names of fields that the wanted type of structs lacks; None: it did not ask for them."""
+    if not pa.types.is_struct(values.type) or values.type.get_field_index(OTHER_FIELDS) < 0:
+        return None
+    return pc.struct_field(values, OTHER_FIELDS)

@@ -22,7 +22,7 @@ from connectx.connectors.shared.kept import KEPT, NO_OLD_VALUE, with_kept
 from connectx.connectors.shared.uniting import united_columns
 from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import DEFAULT
-from connectx.data.converter import OTHER_FIELDS, with_others
+from connectx.data.converter import OTHER_FIELDS, other_fields_of, with_others
 from connectx.data.shapes import divided, is_united
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import DatabaseUnavailableError, RowRefusedError, TableMissingError
@@ -207,7 +207,7 @@ class TableRows:
 
     def _with_others(self, rows: pa.Table) -> Iterator[tuple[int, list[str]]]:
         """Numbers of the rows that hold fields which the table lacks, and the names of those that are to be written."""
-        names, fields = _others_of(rows["value"]), self._settings.fields
+        names, fields = other_fields_of(rows["value"]), self._settings.fields
         if names is not None and names.null_count < rows.num_rows:
             for row, found in zip(rows[_ROW].to_pylist(), names.to_pylist(), strict=True):
                 if wanted := [name for name in json.loads(found or "[]") if not fields or name in fields]:
@@ -519,10 +519,3 @@ def _fields_of(column: pa.ChunkedArray, side: str) -> dict[str, pa.ChunkedArray]
         for index, name in enumerate(names)
         if name != OTHER_FIELDS
     }
-
-
-def _others_of(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Names of fields that the wanted type lacks; None: it did not ask for them."""
-    if not pa.types.is_struct(values.type) or values.type.get_field_index(OTHER_FIELDS) < 0:
-        return None
-    return pc.struct_field(values, OTHER_FIELDS)

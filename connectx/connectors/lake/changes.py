@@ -6,6 +6,7 @@ key or from its value. Debezium's envelopes (`before`, `after`, `op`) are unwrap
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,7 @@ from connectx.connectors.shared.kept import KEPT, KEPT_FIELD, from_earlier, with
 from connectx.connectors.shared.uniting import VALUE, by_shape, columns_of
 from connectx.data.arrays import is_text
 from connectx.data.chunks import rows_where
+from connectx.data.converter import OTHER_FIELDS, other_fields_of, with_others
 from connectx.errors.databases import TableMismatchError
 
 DELETED: Final = "_connectx_deleted"
@@ -29,6 +31,7 @@ _TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled i
 _DELETE: Final = "the record deletes a row, and delete.enabled is false"
 _NO_KEY: Final = "a field of its key (pk.fields) is null"
 _NO_FIELD: Final = "its {side} has no field {name}, which pk.fields names"
+_OTHERS: Final = "it has the field {names}, for which the table has no column: add the column, or set auto.evolve=true"
 _NO_ROW: Final = (
     "the record is no change of a row in Debezium's envelope (op c, u, d or r), which value.envelope=debezium expects"
 )
@@ -54,6 +57,13 @@ class UpsertSettings:
         """What values should have for a table with these columns."""
         row = pa.struct([field for field in columns if not (self.from_record_key and field.name in self.key)])
         return pa.struct([("op", pa.string()), ("before", row), ("after", row)]) if self.debezium else row
+
+    def reading_type(self, columns: pa.Schema) -> pa.DataType:
+        """The same, which asks for the names of fields that the table lacks."""
+        kind = self.value_type(columns)
+        if self.debezium:
+            return with_others(kind, self.key if self.from_record_key else (), within="after")
+        return with_others(kind, self.key if self.from_record_key else ())
 
     def key_type(self, columns: pa.Schema) -> pa.DataType | None:
         """What keys of records should have for a table with these columns; None: they are not stored, or unknown."""
@@ -141,6 +151,8 @@ def _changes_of(records: pa.Table, upserts: UpsertSettings) -> pa.Table:
     causes += [(pc.is_null(found[name]), _NO_FIELD.format(side=side, name=name)) for name in lacking]
     causes += [(pc.is_null(column), _NO_KEY) for column in found.values()]
     problems = pc.case_when(pc.make_struct(*(rows for rows, _ in causes)), *(pa.scalar(cause) for _, cause in causes))
+    if (others := other_fields_of(values)) is not None:
+        problems = pc.coalesce(problems, why_others(others))
     return columns.append_column(DELETED, deleted).append_column(_PROBLEM, _chunked(problems))
 
 
@@ -171,10 +183,19 @@ def check_keys(schema: pa.Schema, key: Sequence[str], table: str) -> None:
             )
 
 
+def why_others(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Why records are refused that have fields with these names (`OTHER_FIELDS`); null where they have none."""
+    causes = [
+        None if found is None else _OTHERS.format(names=", ".join(json.loads(found))) for found in names.to_pylist()
+    ]
+    return pa.chunked_array([pa.array(causes, pa.string())])
+
+
 def _columns_of(rows: pa.ChunkedArray) -> pa.Table:
     if pa.types.is_null(rows.type):  # every record deletes
         return pa.table({"no": pa.nulls(len(rows))}).select([])
-    return columns_of(rows)
+    columns = columns_of(rows)
+    return columns.drop_columns(OTHER_FIELDS) if OTHER_FIELDS in columns.column_names else columns
 
 
 def _field(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

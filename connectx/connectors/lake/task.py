@@ -13,13 +13,13 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from connectx.connectors.lake.changes import DELETED, changes_of, check_keys
+from connectx.connectors.lake.changes import DELETED, changes_of, check_keys, why_others
 from connectx.connectors.lake.settings import LakeSettings, upsert_problems
 from connectx.connectors.lake.staged_changes import (
     KnownKeysError,
@@ -36,6 +36,7 @@ from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.connectors.shared.kept import KEPT, KEPT_FIELD
 from connectx.connectors.shared.uniting import columns_of
 from connectx.data.chunks import rows_where
+from connectx.data.converter import OTHER_FIELDS, with_others
 from connectx.data.shapes import nulls_of
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
@@ -53,7 +54,10 @@ log = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, int]
 
-_ATTEMPTS = 20
+_ATTEMPTS: Final = 20
+_ROW: Final = "row"
+"""Number of a record in its batch."""
+_TOMBSTONE: Final = "the record has no value (a tombstone), and this sink deletes nothing"
 
 
 class ConflictError(Exception):
@@ -107,6 +111,14 @@ class Pending:
         self.rows = [(partition, table) for partition, table in self.rows if partition not in partitions]
         self.size_bytes = sum(table.nbytes for _, table in self.rows)
         self.ranges = {partition: ends for partition, ends in self.ranges.items() if partition not in partitions}
+
+
+class Taken(NamedTuple):
+    """Rows or changes of the records of a batch, with the columns of the table, and their places in the topic."""
+
+    schema: pa.Schema | None
+    columns: pa.Table
+    places: pa.Table
 
 
 class LakeTable(Protocol):
@@ -303,11 +315,14 @@ class LakeTask(SinkTask):
         return None if schema is None or upserts is None else upserts.key_type(schema)
 
     def value_type(self, topic: str) -> pa.DataType | None:
-        """The table's columns if they may not change; otherwise values have the fields that they hold."""
+        """The table's columns if they may not change, and then the names of other fields.
+
+        Otherwise values have the fields that they hold.
+        """
         schema = None if self._lake.evolve else self._table_of(topic).schema
         if schema is not None and self._lake.upserts is not None:
-            return self._lake.upserts.value_type(schema)
-        return None if schema is None else pa.struct(list(schema))
+            return self._lake.upserts.reading_type(schema)
+        return None if schema is None else with_others(pa.struct(list(schema)), ())
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Offsets that the tables hold."""
@@ -428,16 +443,12 @@ class LakeTask(SinkTask):
     def _columns_to_stage(self, batch: SinkBatch, schema: pa.Schema, table: LakeTable) -> pa.Table:
         (partition,) = batch.ranges
         self._check_topic(batch.rows, partition.topic)
-        columns, places = self._columns(batch.rows, partition.topic, table.name)
-        if not columns.num_rows:
-            return schema.empty_table()
-        needed, held = self._schemas(schema, columns.schema, table)
-        if KEPT in columns.column_names:
+        taken = self._taken(batch.rows, schema, partition.topic, table)
+        if any(KEPT in part.columns.column_names for part in taken):
             raise NotStageableError(f"Records keep values of {table.name}; the worker reads those.")
-        if not needed.equals(schema):
+        if not all(schema.equals(part.schema) for part in taken):
             raise NotStageableError(f"The records change the columns of {table.name}; the worker does that.")
-        columns, _ = self._fitting(columns, places, held, partition.topic, table)
-        return columns
+        return pa.concat_tables([part.columns for part in taken if part.columns.num_rows] or [schema.empty_table()])
 
     def _stage_rows(
         self, plan: StagingPlan, table: LakeTable, rows: pa.Table, partition: TopicPartition, end: int
@@ -512,18 +523,58 @@ class LakeTask(SinkTask):
         name, table = self._lake.table_of(topic), self._table_of(topic)
         pending = self._pending.setdefault(name, Pending(table.schema))
         self._check_topic(batch.rows, topic)
-        columns, places = self._columns(batch.rows, topic, table.name)
+        taken = self._taken(batch.rows, pending.schema, topic, table)
         parts: list[tuple[TopicPartition, pa.Table]] = []
-        if columns.num_rows:
-            pending.schema, held = self._schemas(pending.schema, columns.schema, table)
-            columns, places = self._fitting(columns, places, held, topic, table)
+        for part in taken:
+            pending.schema = part.schema
             for partition in batch.ranges:
-                mine = columns
+                mine = part.columns
                 if len(batch.ranges) > 1:
-                    mine = columns.filter(pc.equal(places["partition"], partition.partition))
+                    mine = mine.filter(pc.equal(part.places["partition"], partition.partition))
                 parts += [(partition, mine)] if mine.num_rows else []
         pending.add(batch.ranges, parts)
         self._next |= {partition: end for partition, (_, end) in batch.ranges.items()}
+        if not self._lake.evolve and sum(part.places.num_rows for part in taken) < batch.rows.num_rows:
+            table.refresh()  # later records are read in columns that were added meanwhile
+            if table.schema is not None:
+                pending.schema = evolved(pending.schema, table.schema, table.name, evolve=True)
+
+    def _taken(self, rows: pa.Table, known: pa.Schema | None, topic: str, table: LakeTable) -> list[Taken]:
+        """Rows of the table, those that were refused reported in the order of the records.
+
+        If the table cannot take some record, the records before it are taken first. So neither what is refused nor the
+        first error depends on which records share a batch.
+
+        Args:
+            known: columns of the table so far.
+
+        Raises:
+            TableMismatchError: the table cannot take a record.
+            RecordRejectedError: with errors.tolerance=none, a record is refused.
+        """
+        refused: dict[int, str] = {}
+        try:
+            taken = self._of_shape(rows, known, table, refused)
+        except TableMismatchError:
+            if rows.num_rows < 2:
+                raise
+            half = rows.num_rows // 2
+            first = self._taken(rows.slice(0, half), known, topic, table)
+            return [*first, *self._taken(rows.slice(half), first[-1].schema, topic, table)]
+        for row, cause in sorted(refused.items()):
+            place = rows.select(["partition", "offset"]).slice(row, 1).to_pylist()[0]
+            partition = TopicPartition(topic, place["partition"])
+            error = RecordRejectedError(str(partition), place["offset"], table.name, cause)
+            self.context.report(partition, place["offset"], error)
+        return [taken]
+
+    def _of_shape(self, rows: pa.Table, known: pa.Schema | None, table: LakeTable, refused: dict[int, str]) -> Taken:
+        """Rows in the columns of the table, those left out that are refused: their numbers and causes."""
+        columns, places = self._columns(rows, refused)
+        if not columns.num_rows:
+            return Taken(known, columns, places)
+        schema, held = self._schemas(known, columns.schema, table)
+        return Taken(schema, *self._fitting(columns, places, held, table, refused))
 
     def _check_topic(self, rows: pa.Table, topic: str) -> None:
         if rows.num_rows and rows["topic"].unique().to_pylist() != [topic]:
@@ -532,22 +583,28 @@ class LakeTask(SinkTask):
                 next_step="Use topic.to.table.map or table.name.format in place of the transformation.",
             )
 
-    def _columns(self, rows: pa.Table, topic: str, table: str) -> tuple[pa.Table, pa.Table]:
-        """Rows or changes, and their places; records that are neither are reported and left out."""
-        places = rows.select(["partition", "offset"])
+    def _columns(self, rows: pa.Table, refused: dict[int, str]) -> tuple[pa.Table, pa.Table]:
+        """Rows or changes, and their places; records that are neither are refused and left out."""
+        places = rows.select(["partition", "offset"]).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
         if not rows.num_rows:
             return pa.table({}), places
         if self._lake.upserts is not None:
             changes = changes_of(rows, self._lake.upserts)
-            for row, cause in changes.refused():
-                self._refuse(topic, places.slice(row, 1).to_pylist()[0], table, cause)
+            refused |= changes.refused()
             return changes.columns.filter(changes.good), places.filter(changes.good)
         missing = nulls_of(rows["value"])
         if pc.any(missing).as_py():
-            for row in places.filter(missing).to_pylist():
-                self._refuse(topic, row, table, "the record has no value (a tombstone), and this sink deletes nothing")
+            refused |= dict.fromkeys(rows_where(missing).to_pylist(), _TOMBSTONE)
             rows, places = rows.filter(pc.invert(missing)), places.filter(pc.invert(missing))
-        return columns_of(rows["value"]), places
+        columns = columns_of(rows["value"])
+        if OTHER_FIELDS not in columns.column_names:
+            return columns, places
+        causes, columns = why_others(columns[OTHER_FIELDS]), columns.drop_columns(OTHER_FIELDS)
+        if causes.null_count == len(causes):
+            return columns, places
+        found = rows_where(pc.is_valid(causes))
+        refused |= zip(places[_ROW].take(found).to_pylist(), causes.take(found).to_pylist(), strict=True)
+        return columns.filter(pc.is_null(causes)), places.filter(pc.is_null(causes))
 
     def _schemas(self, known: pa.Schema | None, found: pa.Schema, table: LakeTable) -> tuple[pa.Schema, pa.Schema]:
         """Columns of the table, and those of the rows in memory, which may be changes."""
@@ -562,26 +619,21 @@ class LakeTask(SinkTask):
         return schema, held.append(KEPT_FIELD) if KEPT in found.names else held
 
     def _fitting(
-        self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: LakeTable
+        self, columns: pa.Table, places: pa.Table, schema: pa.Schema, table: LakeTable, refused: dict[int, str]
     ) -> tuple[pa.Table, pa.Table]:
-        """Columns of the table, and the places of the rows; a row that the table refuses is reported and left out."""
+        """Columns of the table, and the places of the rows; a row that the table refuses is left out."""
 
         def refuse(place: Mapping[str, Any], cause: str) -> None:
-            self._refuse(topic, place, table.name, cause)
+            refused[place[_ROW]] = cause
 
         columns, places = fitted_by_halves(columns, places, schema, refuse)
-        refused = _refused(columns, table)
-        for row, cause in sorted(refused.items()):
-            refuse(places.slice(row, 1).to_pylist()[0], cause)
-        if not refused:
+        wrong = _refused(columns, table)
+        if not wrong:
             return columns, places
-        kept = pa.array([row not in refused for row in range(columns.num_rows)])
+        numbers = places[_ROW].to_pylist()
+        refused |= {numbers[row]: cause for row, cause in wrong.items()}
+        kept = pa.array([row not in wrong for row in range(columns.num_rows)])
         return columns.filter(kept), places.filter(kept)
-
-    def _refuse(self, topic: str, row: Mapping[str, Any], table: str, cause: str) -> None:
-        partition = TopicPartition(topic, row["partition"])
-        error = RecordRejectedError(str(partition), row["offset"], table, cause)
-        self.context.report(partition, row["offset"], error)
 
     def _commit(self) -> None:
         """Commit table by table. A refusal drops all rows in memory, and names where each partition continues."""

@@ -9,7 +9,7 @@ beside the value.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
@@ -23,7 +23,8 @@ from connectx.data.arrays import is_list, lengths_of
 from connectx.data.base64_columns import decimals_of_unscaled, decode_base64, fitting
 from connectx.data.chunks import rows_where
 from connectx.data.connect_schema import default_of, default_value, with_default
-from connectx.data.converter import Decoded, known_fields, with_other_fields, without_other_fields
+from connectx.data.converter import Decoded, OtherFields, with_other_fields, without_other_fields
+from connectx.data.json.others import has_others, others_in
 from connectx.data.json.parsing import parse
 from connectx.data.json.strict import (
     LARGEST_DAY,
@@ -31,7 +32,6 @@ from connectx.data.json.strict import (
     VALUE,
     RefusedDocumentError,
     content,
-    members,
     speller,
     text_of,
 )
@@ -84,23 +84,23 @@ class JsonReader:
         rows = rows_where(records.is_valid()).to_numpy().astype(np.int64)
         documents = records.drop_null()
         own: Recover = lambda row: text_of(records[row].as_py())  # noqa: E731
-        known = known_fields(kind)
-        kind = kind if known is None else without_other_fields(kind)
+        others = OtherFields.of(kind)
+        kind = kind if others is None else without_other_fields(kind)
         values, doubtful, held = self._read_all(documents, kind)
         if doubtful.any():
             decoded = self._respelled(records, rows, kind, values, doubtful, recover or own)
         else:
             decoded = Decoded.of(_spread(values, rows, len(records)))
-        if known is None:
+        if others is None:
             return decoded
         names: list[str | None] = [None] * len(records)
-        if held is None or not held <= known:
+        if held is None or has_others(held, others):
             for row in rows[_true(decoded.error.is_null())[rows]].tolist():
-                names[row] = _others((recover or own)(row), known)
+                names[row] = others_in((recover or own)(row), others)
         return Decoded(with_other_fields(decoded.value, pa.array(names, pa.string())), decoded.error)
 
-    def _read_all(self, documents: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Any, set[str] | None]:
-        """Values, which of them are not to be relied on, and the fields that documents hold; None: not known."""
+    def _read_all(self, documents: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Any, pa.DataType | None]:
+        """Values, which of them are not to be relied on, and the type of all that documents hold; None: not known."""
         nothing = pa.nulls(len(documents), clean(kind)), np.ones(len(documents), bool), None
         samples = _samples(documents, kind)
         taken = _taken_out(kind, samples)
@@ -108,13 +108,12 @@ class JsonReader:
         spelling = self._spelled(plain, samples)
         if spelling is None:
             return nothing
-        held = set[str]()
-        parsed, wrong = None if taken else _parsed(documents, spelling, held), np.zeros(len(documents), bool)
+        parsed, held = (None, None) if taken else _parsed(documents, spelling)
+        wrong = np.zeros(len(documents), bool)
         found: list[Any] = []
-        is_checked = parsed is None
         if parsed is None:
             wrong, found = _checked(documents, _with_taken(spelling, kind, taken))
-            parsed = _parsed(documents.filter(pa.array(~wrong)), spelling, set(), checked=True)
+            parsed, _ = _parsed(documents.filter(pa.array(~wrong)), spelling, checked=True)
         if parsed is None:
             return nothing
         values, doubtful = self._values(parsed, plain)
@@ -123,7 +122,7 @@ class JsonReader:
             doubtful = doubtful | more
         wrong[~wrong] = doubtful
         spread = _spread(values.filter(pa.array(~doubtful)), np.flatnonzero(~wrong), len(documents))
-        return spread, wrong, None if is_checked else held
+        return spread, wrong, held
 
     def _put_back(
         self, values: pa.StructArray, kind: pa.DataType, taken: Mapping[str, list[Any]]
@@ -282,14 +281,6 @@ def read_text(records: pa.Array, recover: Recover | None = None) -> Decoded:
     return Decoded(pa.array(values, pa.string()), pa.array(errors, pa.string()))
 
 
-def _others(text: str, known: Set[str]) -> str | None:
-    """Names of fields with values beside the known ones, in a document that was read; None for none."""
-    if text == "null":
-        return None
-    found = [name for name, value in members(text).items() if name not in known and value != "null"]
-    return json.dumps(found) if found else None
-
-
 def _plain_text(record: bytes) -> str | None:
     try:
         text = record.decode("utf-8")
@@ -303,13 +294,15 @@ def _text(text: str) -> str | None:
     return None if text == "null" else content(text) if text[0] == '"' else text
 
 
-def _parsed(documents: pa.Array, spelling: pa.DataType, held: set[str], *, checked: bool = False) -> pa.Array | None:
-    """Documents as the parser reads them; `held` takes the names of fields with values, if they are not checked."""
+def _parsed(
+    documents: pa.Array, spelling: pa.DataType, *, checked: bool = False
+) -> tuple[pa.Array | None, pa.DataType | None]:
+    """Documents as the parser reads them, and the type of all that they hold, if they are not checked."""
     first = parse(documents, _with_numbers(spelling, pa.float64()), checked=checked)
-    if first is not None and pa.types.is_struct(first.type):
-        held |= {field.name for field in first.type if not pa.types.is_null(field.type)}
+    if first is None:
+        return None, None
     exact = _with_numbers(spelling, _NUMBER)
-    return first if first is None or first.type == exact else parse(documents, exact, checked=True)
+    return first if first.type == exact else parse(documents, exact, checked=True), first.type
 
 
 def _with_numbers(spelling: pa.DataType, number: pa.DataType) -> pa.DataType:

@@ -112,7 +112,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
         at = _after_spaces(text, end)
 
 
-def _elements(text: str) -> list[str]:
+def elements(text: str) -> list[str]:
     try:
         return [str(raw, "utf-8") for raw in _ELEMENTS.decode(text)]
     except msgspec.MsgspecError:
@@ -207,9 +207,9 @@ def _pairs_of(spell_key: Speller, spell: Speller, nullable: bool, text: str, pat
         return text
     _expect(text, "[", "an array of keys and values", path)
     entries: dict[str, str] = {}
-    for each in _elements(text):
+    for each in elements(text):
         _expect(each, "[", "an array of a key and a value", f"{path}[]")
-        pair = _elements(each)
+        pair = elements(each)
         if len(pair) != 2:
             raise RefusedDocumentError(f"{path}[] should be an array of a key and a value, found {len(pair)} elements")
         key = spell_key(_present(pair[0], False, f"{path}[]"), f"{path}[]")
@@ -222,7 +222,7 @@ def _array(spell: Speller, nullable: bool, text: str, path: str) -> str:
         return text
     _expect(text, "[", "an array", path)
     inside = f"{path}[]"
-    return "[" + ",".join(spell(_present(value, nullable, inside), inside) for value in _elements(text)) + "]"
+    return "[" + ",".join(spell(_present(value, nullable, inside), inside) for value in elements(text)) + "]"
 
 
 def _present(text: str, nullable: bool, path: str) -> str:
