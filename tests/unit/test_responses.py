@@ -114,7 +114,7 @@ CLIENTS = [
 
 @pytest.mark.parametrize(("ask", "error"), CLIENTS)
 def test_a_body_without_an_end_is_refused(ask: Callable[[str], object], error: type[Exception]) -> None:
-    with server(endless) as url, pytest.raises(error, match=r"answer(s|ed) with more than [0-9]+ bytes"):
+    with server(endless) as url, pytest.raises(error, match=r"more than [0-9]+ bytes"):
         ask(url)
 
 
@@ -125,7 +125,7 @@ def test_a_compressed_body_is_refused_before_it_is_unpacked(
 ) -> None:
     with (
         server(lambda: iter([BOMB]), "Content-Encoding: gzip", status=status) as url,
-        pytest.raises(error, match="encoding gzip, which was not asked for"),
+        pytest.raises(error, match="encoding gzip"),
     ):
         ask(url)
 
