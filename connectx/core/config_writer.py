@@ -280,7 +280,8 @@ class ConfigWriter:
         if write.kind is WriteKind.CREATE and exists:
             return 409, f"Connector {connector} already exists"
         if write.kind not in _WITHOUT_CONNECTOR and not exists:
-            return 404, f"Connector {connector} not found"
+            of_state = write.kind in (WriteKind.TARGET_STATE, WriteKind.STOP)
+            return 404, f"Unknown connector {connector}" if of_state else f"Connector {connector} not found"
         if write.expected_config is not None and config.connector_config(connector) != write.expected_config:
             return 409, f"The configuration of connector {connector} has changed meanwhile"
         stopped = config.target_state(connector) is TargetState.STOPPED

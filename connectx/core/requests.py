@@ -196,7 +196,7 @@ class RequestHandler:
         context, connector = self.context, verb.connector
         config = context.config.connector_config(connector)
         if config is None:
-            self._refuse(request_id, 404, f"Connector {connector} not found")
+            self._refuse(request_id, 404, _not_found(verb))
             return
         match verb:
             case verbs.ConnectorInfo():
@@ -245,7 +245,7 @@ class RequestHandler:
             case verbs.PutConfig():
                 self.writer.put_connector(verb.connector, verb.config, verb.expected, origin)
             case _ if config is None:
-                self._refuse(request_id, 404, f"Connector {verb.connector} not found")
+                self._refuse(request_id, 404, _not_found(verb))
             case verbs.ConnectorConfig():
                 self._answer(request_id, verb, 200, config)
             case verbs.Delete():
@@ -283,8 +283,8 @@ class RequestHandler:
     def _is_still_possible(self, request_id: int, verb: ReadsFirst) -> bool:
         """True when nothing that the request needs has changed while it waited; otherwise it was answered."""
         if not self._is_known(verb):
-            work = _work_of(verb)
-            self._refuse(request_id, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
+            has_connector = self.context.config.contains(verb.connector)
+            self._refuse(request_id, 404, _not_found(verb, has_connector=has_connector))
         elif not self.context.group.settled:
             self._refuse(request_id, 409, _PENDING)
         else:
@@ -399,3 +399,21 @@ def _is_of_leader(verb: ReadsFirst) -> bool:
 def _work_of(verb: ReadsFirst) -> str | TaskId:
     """The task or the connector that a verb is about."""
     return TaskId(verb.connector, verb.task) if isinstance(verb, verbs.RestartTask) else verb.connector
+
+
+def _not_found(verb: _FromSnapshot | _OfLeader | ReadsFirst, *, has_connector: bool = False) -> str:
+    """What Kafka Connect's herders say of an unknown connector or task; each verb has separate words."""
+    name = verb.connector
+    match verb:
+        case verbs.RestartTask() if has_connector:
+            return f"Unknown task: {TaskId(name, verb.task)}"
+        case verbs.RestartTask() | verbs.RestartConnector():
+            return f"Unknown connector: {name}"
+        case verbs.Pause() | verbs.Resume() | verbs.Stop():
+            return f"Unknown connector {name}"
+        case verbs.ConnectorStatus():
+            return f"No status found for connector {name}"
+        case verbs.TaskStatus():
+            return f"No status found for task {TaskId(name, verb.task)}"
+        case _:
+            return f"Connector {name} not found"

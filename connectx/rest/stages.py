@@ -11,14 +11,18 @@ from connectx.values import Value
 
 
 class Stage(Value):
-    """A description that follows "the worker is currently", and when it began: ms since 1970."""
+    """A description that follows "the worker is currently", and when it began and was completed: ms since 1970."""
 
     description: str
     began_ms: int
+    completed_ms: int | None = None
 
     def summary(self) -> str:
         """The sentence of a time-out."""
-        return f"The worker is currently {self.description}, which began at {_instant(self.began_ms)}."
+        began = f"{self.description}, which began at {_instant(self.began_ms)}"
+        if self.completed_ms is None:
+            return f"The worker is currently {began}."
+        return f"The last operation the worker completed was {began} and completed at {_instant(self.completed_ms)}."
 
 
 def _instant(moment_ms: int) -> str:

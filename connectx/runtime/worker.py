@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -420,9 +421,12 @@ class Worker:
         description = _STAGES.get(shown.view["state"])
         if description is not None and description != self._stage.description:
             self._stage = Stage(description, self._clock())
-        for request_id, description in shown.stages.items():
-            future = self._replies.get(request_id)
-            if future is not None and (future.stage is None or future.stage.description != description):
+        for request_id, future in list(self._replies.items()):
+            stage, description = future.stage, shown.stages.get(request_id)
+            if description is None:
+                if stage is not None and stage.completed_ms is None:
+                    future.stage = replace(stage, completed_ms=self._clock())
+            elif stage is None or stage.completed_ms is not None or stage.description != description:
                 future.stage = Stage(description, self._clock())
 
     def _carry_out(self, effect: messages.Effect) -> None:  # one line per effect: a table

@@ -208,8 +208,8 @@ def test_the_snapshot_changes_only_by_what_is_read() -> None:
             "The configuration of connector c has changed meanwhile",
         ),
         (DELETE, DELETE, 404, "Connector c not found"),
-        (DELETE, PAUSE, 404, "Connector c not found"),
-        (DELETE, STOP, 404, "Connector c not found"),
+        (DELETE, PAUSE, 404, "Unknown connector c"),
+        (DELETE, STOP, 404, "Unknown connector c"),
         (STOP, verbs.PutTaskConfigs("c", [task_config(0)]), 400, "Connector c is stopped and takes no task configs"),
     ],
 )

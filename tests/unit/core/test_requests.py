@@ -171,15 +171,20 @@ def test_what_has_no_status_yet_is_not_found_and_not_listed_with_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb",
+    ("verb", "text"),
     [
-        *(verbs.ConnectorInfo("n"), verbs.ConnectorConfig("n"), verbs.ConnectorStatus("n"), verbs.Tasks("n")),
-        *(verbs.TaskStatus("n", 0), verbs.Offsets("n"), verbs.ConnectorConfig("n", leader=True)),
-        *(verbs.Pause("n"), verbs.Resume("n"), verbs.Stop("n"), verbs.Delete("n")),
+        *((verbs.ConnectorInfo("n"), "Connector n not found"), (verbs.ConnectorConfig("n"), "Connector n not found")),
+        *((verbs.Tasks("n"), "Connector n not found"), (verbs.Offsets("n"), "Connector n not found")),
+        (verbs.ConnectorConfig("n", leader=True), "Connector n not found"),
+        (verbs.Delete("n"), "Connector n not found"),
+        *((verbs.Pause("n"), "Unknown connector n"), (verbs.Resume("n"), "Unknown connector n")),
+        (verbs.Stop("n"), "Unknown connector n"),
+        (verbs.ConnectorStatus("n"), "No status found for connector n"),
+        (verbs.TaskStatus("n", 0), "No status found for task n-0"),
     ],
 )
-def test_an_unknown_connector_is_not_found(verb: Verb) -> None:
-    assert leading().ask(verb).effects == reply(404, "Connector n not found")
+def test_an_unknown_connector_is_not_found(verb: Verb, text: str) -> None:
+    assert leading().ask(verb).effects == reply(404, text)
 
 
 def test_topics_are_shown_and_reset_by_any_worker_if_that_is_allowed() -> None:
@@ -401,7 +406,7 @@ def test_a_read_that_fails_is_a_500(verb: Verb) -> None:
 def test_a_deletion_found_by_the_read_counts(verb: Verb) -> None:
     script = leading()
     script.ask(verb)
-    gone = "Task c-0 not found" if isinstance(verb, verbs.RestartTask) else "Connector c not found"
+    gone = "Connector c not found" if isinstance(verb, verbs.ModifyOffsets) else "Unknown connector: c"
     assert replies(script.read_to_end(ConnectorConfigRecord("c", None))) == reply(404, gone)
 
 
@@ -433,8 +438,8 @@ def test_a_leader_and_work_that_moved_during_the_read_count(verb: Verb) -> None:
 @pytest.mark.parametrize(
     ("verb", "missing"),
     [
-        (verbs.RestartConnector("n"), "Connector n not found"),
-        (verbs.RestartTask("n", 0), "Task n-0 not found"),
+        (verbs.RestartConnector("n"), "Unknown connector: n"),
+        (verbs.RestartTask("n", 0), "Unknown connector: n"),
     ],
 )
 def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb, missing: str) -> None:
@@ -449,7 +454,7 @@ def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb, missin
 def test_a_task_that_a_smaller_task_count_took_away_is_not_found_although_a_rebalance_is_due() -> None:
     script = leading()
     script.ask(verbs.RestartTask("c", 1))
-    assert replies(script.read_to_end(*committed(1))) == reply(404, "Task c-1 not found")
+    assert replies(script.read_to_end(*committed(1))) == reply(404, "Unknown task: c-1")
 
 
 def stopped(**changes: Any) -> WorkerScript:
