@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 import connectx as cx
@@ -16,6 +16,7 @@ from bench.debezium import POSTGRES_SOURCE, SOURCE_CLASS, postgres_on_loopback
 from bench.plugins import plugin_folder
 from connectx.kafka.broker import node
 from tests.support.clusters import MakeCluster, owner_of
+from tests.support.java_plugins import jvm_of
 from tests.support.profiles import EOS, JSON
 from tests.support.records import Reader
 from tests.support.waiting import WAIT_S, until
@@ -86,9 +87,10 @@ def test_debezium_loses_and_repeats_nothing_when_workers_and_its_jvm_are_killed(
             until(lambda: len(ids()) >= count, "what came while a worker was killed", JAVA_S)
             successor = owner_of(cluster, "orders-0")
             assert successor.name != worker.name
-            jvm = successor._handle.jvm.pid
+            jvm = jvm_of(cluster, successor.name)
+            assert jvm is not None
             insert(2000)
-            psutil.Process(jvm).send_signal(signal.SIGKILL)
+            os.kill(jvm, signal.SIGKILL)
             until(lambda: connector.status()["tasks"][0]["state"] == "FAILED", "the task to fail", JAVA_S)
             connector.restart(include_tasks=True)
             until(lambda: len(ids()) >= count, "what came while its JVM was killed", JAVA_S)

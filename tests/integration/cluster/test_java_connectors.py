@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -16,7 +15,7 @@ from connectx.errors.rest import RestError
 from connectx.model.events import EventKind
 from tests.support.clusters import MakeCluster, events, owner_of, restore
 from tests.support.flows import Lines
-from tests.support.java_plugins import file_plugins
+from tests.support.java_plugins import file_plugins, jvm_of
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE
 from tests.support.profiles import QUICK
 from tests.support.waiting import WAIT_S, until
@@ -49,15 +48,6 @@ def lines(cluster: cx.Cluster, numbers: Iterator[int], tmp_path: Path) -> Iterat
 def start(lines: Lines, **settings: str) -> cx.Connector:
     config = {"connector.class": FILE_SOURCE, "file": str(lines.path), "topic": lines.topic, **settings}
     return lines.cluster.create(lines.name, config).wait("RUNNING", JAVA_S)
-
-
-def jvm_of(cluster: cx.Cluster, worker: str) -> int | None:
-    """Process id of a worker's JVM, as an operator finds it: a child of the process that has the worker."""
-    handle: Any = cluster.workers[worker]._handle
-    if handle.isolation == "thread":
-        return handle.jvm.pid  # type: ignore[no-any-return]
-    children = psutil.Process(handle.pid).children(recursive=True)
-    return next((child.pid for child in children if child.name() == "java"), None)
 
 
 def recorded(cluster: cx.Cluster, name: str, kind: EventKind) -> int:

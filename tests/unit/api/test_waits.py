@@ -69,7 +69,7 @@ def test_a_wait_that_ends_says_how_far_the_connector_came(events: EventLog) -> N
 def test_a_wait_that_ends_names_the_failure_of_the_task(events: EventLog) -> None:
     failed = {"state": "FAILED", "trace": "Traceback\nFileNotFoundError: no in.txt"}
     events.append(transition(EventKind.TASK_STATE, "lines", 0, data=failed), "worker-1")
-    with pytest.raises(WaitTimeoutError, match=r"within 0 s: lines-0 failed \(.*no in.txt\)\. Repair the cause"):
+    with pytest.raises(WaitTimeoutError, match=r"within 0 s: lines-0 failed: .*no in.txt\. Repair the cause"):
         wait(events, 102, 0.0)
 
 
