@@ -82,7 +82,7 @@ def test_a_connector_lives_by_commands_alone(
 
     assert "Nothing was changed" in run("connectors", "delete", name, code=1, answer="n\n").stderr
     run("connectors", "delete", name, answer="y\n")
-    assert "No status found" in run("connectors", "show", name, code=1).stderr
+    assert "not found" in run("connectors", "show", name, code=1).stderr
     lines.check_exactly_once()
 
 
