@@ -347,7 +347,7 @@ class IcebergTable:
         assert self._catalog is not None, "refreshed before"
         with self._errors():
             try:
-                self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+                self._create_namespace(self._catalog)
                 with (
                     self._catalog.create_table_transaction(
                         self._identifier, schema, properties=_CREATED
@@ -358,6 +358,15 @@ class IcebergTable:
                         update.add_identity(name)
             except (TableAlreadyExistsError, CommitFailedException):
                 return
+
+    def _create_namespace(self, catalog: Catalog) -> None:
+        """Any error is that of another task that was faster, if the namespace exists afterwards."""
+        namespace = self._identifier[:-1]
+        try:
+            catalog.create_namespace_if_not_exists(namespace)
+        except Exception:
+            if not catalog.namespace_exists(namespace):
+                raise
 
     def _existing(self) -> Table:
         assert self._table is not None, "files are staged for a table that exists"

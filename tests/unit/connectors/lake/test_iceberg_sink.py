@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 
 from connectx.connectors.lake import iceberg
 from connectx.connectors.lake.iceberg import IcebergSink
@@ -178,6 +180,24 @@ def test_a_table_with_other_partition_columns_is_refused(lake: Lake) -> None:
     write(lake.opened(P0), batch(0, rows(1)))
     with pytest.raises(LakeError, match=r"partitioned by nothing, and partition\.by names name"):
         lake.opened(P0, partition_by="name")
+
+
+def test_two_tasks_may_create_the_namespace_at_the_same_time(
+    lake: Lake, catalog: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = SqlCatalog.namespace_exists
+    answers = [False]
+
+    def was_missing(found: SqlCatalog, namespace: str | Identifier) -> bool:
+        """The first answer is that of before the other task created it."""
+        return answers.pop() if answers else exists(found, namespace)
+
+    task = lake.opened(P0)
+    load_catalog("iceberg", **catalog).create_namespace("default")
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", was_missing)
+    write(task, batch(0, rows(1)))
+    assert not answers
+    assert ids(catalog) == [1]
 
 
 def test_a_catalog_that_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
