@@ -19,7 +19,7 @@ import psutil
 
 from connectx.errors.demo import DemoError
 from connectx.errors.spark import SparkMasterError
-from connectx.jvm.jars import spark_jars_dir
+from connectx.jvm.ivy import spark_jars_dir
 from connectx.jvm.java import find_java
 from connectx.jvm.process import ChildProcess
 from connectx.spark.settings import MASTER, SparkSettings

@@ -7,15 +7,12 @@ the repository. Decides nothing about what the files are.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from connectx.errors.machine import DiskFullError, JarDownloadError, NoNetworkError
-from connectx.jvm.cache import reports_disk_full
-from connectx.jvm.jars import is_reason, ivy_command, ivy_settings
+from connectx.jvm.ivy import ARRIVED, ivy_command, running
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 from connectx.values import Value
@@ -72,53 +69,34 @@ def download(
     """
     folder.mkdir(parents=True, exist_ok=True)
     command = ivy_command(
-        ivy_settings(poms=True, checksums="sha1,md5"), _module(wanted, archive, without), _PATTERN, java, folder
+        [_dependency(wanted, archive, without)], java, folder, pattern=_PATTERN, poms=True, checksums="sha1,md5"
     )
     label = f"Fetching {wanted.artifact} {wanted.version}" + (f" as {archive[1]}" if archive else "")
-    done, reason, missing = 0, "", False
     named = f"{wanted.group}#{wanted.artifact};{wanted.version}"
+    done, missing = 0, False
     progress(label, 0, 0)
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as ivy:
-        assert ivy.stdout is not None
-        try:
-            for line in ivy.stdout:
-                if "[SUCCESSFUL ]" in line and _POM not in line:
-                    done += 1
-                    progress(label, done, 0)
-                elif is_reason(line):
-                    reason = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
-                missing = missing or (named in line and any(word in line for word in _MISSING))
-        except BaseException:
-            ivy.kill()
-            raise
+    with running(command) as ivy:
+        for line in ivy.lines():
+            if ARRIVED in line and _POM not in line:
+                done += 1
+                progress(label, done, 0)
+            missing = missing or (named in line and any(word in line for word in _MISSING))
     progress(label, max(done, 1), max(done, 1))
     files = sorted((folder / "jars").glob("*")) if (folder / "jars").is_dir() else []
-    if ivy.returncode == 0 and files:
+    if ivy.succeeded and files:
         return files
-    if reports_disk_full(reason):
-        raise DiskFullError(folder, "CONNECTX_CACHE_DIR", reason)
-    if "Server access error" in reason or reason.startswith("Host "):
-        raise NoNetworkError(str(wanted), reason)
-    if missing and not done:
+    if missing and not done and not ivy.is_unreachable:
         return []
-    raise JarDownloadError(
-        f"{wanted} could not be fetched whole from the Maven repository: {reason or 'a dependency is missing there'}.",
-        next_step="Try again, or set CONNECTX_MAVEN_REPOSITORY to a repository that mirrors Maven Central.",
-    )
+    raise ivy.error(str(wanted), folder, f"{wanted} could not be fetched whole from the Maven repository")
 
 
-def _module(wanted: Coordinates, archive: tuple[str, str] | None, without: Sequence[tuple[str, str]]) -> str:
+def _dependency(wanted: Coordinates, archive: tuple[str, str] | None, without: Sequence[tuple[str, str]]) -> str:
     content = "".join(f"<exclude org={quoteattr(group)} module={quoteattr(name)}/>" for group, name in without)
     if archive is not None:
         classifier, ext = map(quoteattr, archive)
         name = quoteattr(wanted.artifact)
         content = f"<artifact name={name} type={ext} ext={ext} m:classifier={classifier}/>"
     return (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-        '<info organisation="connectx" module="plugin"/><configurations><conf name="default"/></configurations>'
-        '<dependencies defaultconfmapping="default->default">'
         f"<dependency org={quoteattr(wanted.group)} name={quoteattr(wanted.artifact)} rev={quoteattr(wanted.version)} "
-        f'transitive="{str(archive is None).lower()}">{content}</dependency></dependencies></ivy-module>'
+        f'transitive="{str(archive is None).lower()}">{content}</dependency>'
     )

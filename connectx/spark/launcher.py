@@ -25,7 +25,7 @@ import javaproperties
 
 from connectx.errors.machine import DiskFullError
 from connectx.errors.spark import SparkStartError
-from connectx.jvm import archive, jars
+from connectx.jvm import archive, ivy
 from connectx.jvm.cache import OwnedDir, reports_disk_full, require_free
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.process import log_tail
@@ -244,7 +244,7 @@ class SparkDriver:
         home = folder / "home"
         home.mkdir()
         for name in ("jars", "python"):
-            (home / name).symlink_to(jars.spark_jars_dir().parent / name)
+            (home / name).symlink_to(ivy.spark_jars_dir().parent / name)
         env = {
             **os.environ,
             "SPARK_HOME": str(home),
@@ -301,7 +301,7 @@ def _end(process: subprocess.Popen[bytes], artifacts: Path | None, owner_pid: in
 
 def class_path() -> list[Path]:
     """Spark's own jars, in the fixed order that a class archive needs."""
-    return sorted(jars.spark_jars_dir().glob("*.jar"))
+    return sorted(ivy.spark_jars_dir().glob("*.jar"))
 
 
 def archive_path(java: JavaHome, jar_files: list[Path]) -> Path:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from connectx.jvm import jars
+from connectx.jvm import ivy, jars
 from connectx.jvm.java import find_java
 
 KAFKA: Final = "org.apache.kafka.connect."
@@ -203,7 +203,7 @@ def prefixed(config: Mapping[str, str], prefix: str) -> dict[str, str]:
 def connect_classes() -> Iterator[ConnectClasses]:
     """Kafka Connect's classes in a JVM in UTC, which ends with the context."""
     java = find_java()
-    (py4j,) = jars.spark_jars_dir().glob("py4j-*.jar")
+    (py4j,) = ivy.spark_jars_dir().glob("py4j-*.jar")
     paths = ":".join(str(path) for path in jars.fetch(jars.KAFKA_CONNECT, java))
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
     port, process = launch_gateway(

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from connectx.jvm import archive, jars
+from connectx.jvm import archive, ivy
 from connectx.jvm.java import JavaHome, find_java
 from tests.support.waiting import until
 
@@ -31,7 +31,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: JavaHome) ->
 
 
 def class_path() -> list[Path]:
-    return sorted(jars.spark_jars_dir().glob("ivy-*.jar"))
+    return sorted(ivy.spark_jars_dir().glob("ivy-*.jar"))
 
 
 def test_recorded_classes_become_an_archive_that_later_runs_use(java: JavaHome, recorded: Path) -> None:

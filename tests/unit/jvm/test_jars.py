@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from connectx.errors.machine import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
-from connectx.jvm import jars
+from connectx.jvm import ivy, jars
 from connectx.jvm.java import find_java
 
 
@@ -190,9 +190,9 @@ def test_a_full_disk_while_fetching_is_a_typed_error_and_leaves_nothing(
 
 def test_conventional_proxy_settings_reach_java() -> None:
     env = {"HTTPS_PROXY": "http://proxy.example:3128", "no_proxy": "localhost,.example"}
-    assert jars.proxy_options(env) == [
+    assert ivy.proxy_options(env) == [
         "-Dhttps.proxyHost=proxy.example",
         "-Dhttps.proxyPort=3128",
         "-Dhttp.nonProxyHosts=localhost|*.example",
     ]
-    assert jars.proxy_options({}) == []
+    assert ivy.proxy_options({}) == []
