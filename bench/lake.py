@@ -20,7 +20,8 @@ import connectx as cx
 from bench.flows import JSON, STRINGS, create_topic, fill, group_offset, percentiles, until
 from bench.peer import both_sides, compared
 from bench.plugins import plugin_folder
-from connectx.connectors.lake.task import LakeTable, LakeTask, Pending
+from connectx.connectors.lake.table import LakeTable, Pending
+from connectx.connectors.lake.task import LakeTask
 from connectx.kafka.broker.embedded import EmbeddedKafka
 
 PARTITIONS: Final = 4

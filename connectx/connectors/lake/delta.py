@@ -44,7 +44,8 @@ from connectx.connectors.lake.settings import (
 )
 from connectx.connectors.lake.staged_changes import with_old_values
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
-from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
+from connectx.connectors.lake.table import ConflictError, Offsets, Pending
+from connectx.connectors.lake.task import ChangingSink, LakeTask
 from connectx.connectors.shared.columns import fitted, widens
 from connectx.connectors.shared.errors import LakeError, LakeNotExclusiveError, LakeUnavailableError
 from connectx.connectors.shared.sql import identifier
@@ -161,7 +162,7 @@ def _store_to_check(path: str, storage: Mapping[str, str]) -> ObjectStore:
 
 
 class DeltaLakeTable:
-    """One snapshot of a table; a `connectx.connectors.lake.task.LakeTable`."""
+    """One snapshot of a table; a `connectx.connectors.lake.table.LakeTable`."""
 
     def __init__(
         self,

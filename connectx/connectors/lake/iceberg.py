@@ -29,7 +29,8 @@ from connectx.connectors.lake.settings import (
 )
 from connectx.connectors.lake.staged_changes import with_old_values
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
-from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
+from connectx.connectors.lake.table import ConflictError, Offsets, Pending
+from connectx.connectors.lake.task import ChangingSink, LakeTask
 from connectx.connectors.shared.columns import fitted, normal_type
 from connectx.connectors.shared.errors import LakeUnavailableError
 from connectx.connectors.shared.iceberg import CATALOG, catalog_errors, catalog_problems
@@ -106,7 +107,7 @@ IcebergSink.Task.connector = IcebergSink
 
 
 class IcebergTable:
-    """The metadata of a table as it was read last; a `connectx.connectors.lake.task.LakeTable`."""
+    """The metadata of a table as it was read last; a `connectx.connectors.lake.table.LakeTable`."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from connectx.connectors.lake.partitioning import (
     with_values,
 )
 from connectx.connectors.lake.staging import StagedFile
-from connectx.connectors.lake.task import Pending, compare
+from connectx.connectors.lake.table import Pending, compare
 from connectx.connectors.shared.columns import evolved
 from connectx.connectors.shared.errors import LakeError
 from connectx.model.ids import TopicPartition
@@ -42,7 +42,7 @@ _LINK: Final = ".json"
 
 
 class PartitionedParquetTable(ParquetTable):
-    """The files of one table with `partition.by`; a `connectx.connectors.lake.task.LakeTable`."""
+    """The files of one table with `partition.by`; a `connectx.connectors.lake.table.LakeTable`."""
 
     def __init__(
         self, store: ObjectStore, name: str, group_id: str | None, codec: str, partition_by: Sequence[str]

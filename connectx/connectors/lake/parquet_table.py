@@ -14,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
-from connectx.connectors.lake.task import Offsets, Pending, compare
+from connectx.connectors.lake.table import Offsets, Pending, compare
 from connectx.connectors.shared.columns import evolved
 from connectx.connectors.shared.errors import LakeError
 from connectx.connectors.shared.storage import storage_errors
@@ -33,7 +33,7 @@ _TAIL_BYTES: Final = 64 << 10
 
 
 class ParquetTable:
-    """The files of one table; a `connectx.connectors.lake.task.LakeTable`.
+    """The files of one table; a `connectx.connectors.lake.table.LakeTable`.
 
     `group_id` is None for a reader.
     """

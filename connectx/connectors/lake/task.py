@@ -10,34 +10,31 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
+from typing import ClassVar, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from connectx.connectors.lake.changes import DELETED, changes_of, check_keys, why_others
 from connectx.connectors.lake.settings import LakeSettings, upsert_problems
 from connectx.connectors.lake.staged_changes import (
     KnownKeysError,
     Ranges,
-    StagedTable,
     check_new,
     commits_of,
     divided_changes,
     staged_changes,
 )
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
-from connectx.connectors.shared.columns import evolved, fitted, fitted_by_halves, required_nulls
+from connectx.connectors.lake.table import ConflictError, KeyedTable, LakeTable, Offsets, Pending, compare
+from connectx.connectors.lake.taking import Taking
+from connectx.connectors.shared.columns import evolved
 from connectx.connectors.shared.errors import LakeUnavailableError
-from connectx.connectors.shared.kept import KEPT, KEPT_FIELD
-from connectx.connectors.shared.uniting import columns_of
-from connectx.data.chunks import rows_where
-from connectx.data.converter import OTHER_FIELDS, with_others
-from connectx.data.shapes import nulls_of
+from connectx.connectors.shared.kept import KEPT
+from connectx.data.converter import with_others
 from connectx.errors.base import ConnectxError
 from connectx.errors.databases import TableMismatchError
 from connectx.errors.plugins import RecordRejectedError
@@ -52,147 +49,7 @@ from connectx.plugins.tasks import SinkTask
 
 log = logging.getLogger(__name__)
 
-Offsets = dict[TopicPartition, int]
-
 _ATTEMPTS: Final = 20
-_ROW: Final = "row"
-"""Number of a record in its batch."""
-_TOMBSTONE: Final = "the record has no value (a tombstone), and this sink deletes nothing"
-
-
-class ConflictError(Exception):
-    """Another commit came first; nothing was written."""
-
-
-@dataclass(slots=True)
-class Pending:
-    """Rows of one table that are not committed.
-
-    Attributes:
-        schema: columns that the table must have; None while there are no rows and no table.
-        ranges: per partition the offset that the table must be at, and the offset after the last row.
-        rows: tables in the order of their records, each of one partition.
-        files: in place of rows, what executors have staged.
-        follows: the files may be committed on top of commits that came after the state that was read last.
-        size_bytes: size of the rows in memory.
-    """
-
-    schema: pa.Schema | None
-    ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    rows: list[tuple[TopicPartition, pa.Table]] = field(default_factory=list)
-    files: Sequence[StagedFile] = ()
-    follows: bool = True
-    size_bytes: int = 0
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return sum(table.num_rows for _, table in self.rows)
-
-    def add(self, ranges: Ranges, rows: Iterable[tuple[TopicPartition, pa.Table]]) -> None:
-        """Take a batch whose ranges start where those of before end."""
-        for partition, (first, end) in ranges.items():
-            self.ranges[partition] = (self.ranges.get(partition, (first, end))[0], end)
-        for place, table in rows:
-            self.rows.append((place, table))
-            self.size_bytes += table.nbytes
-
-    def table(self, schema: pa.Schema) -> pa.Table:
-        """All rows, in these columns."""
-        return pa.concat_tables([fitted(table, schema) for _, table in self.rows])
-
-    def by_partition(self, schema: pa.Schema) -> Iterator[tuple[TopicPartition, pa.Table]]:
-        """The rows of each partition, in these columns."""
-        for partition in sorted({partition for partition, _ in self.rows}):
-            yield partition, pa.concat_tables([fitted(table, schema) for p, table in self.rows if p == partition])
-
-    def drop(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget the rows of these partitions."""
-        self.rows = [(partition, table) for partition, table in self.rows if partition not in partitions]
-        self.size_bytes = sum(table.nbytes for _, table in self.rows)
-        self.ranges = {partition: ends for partition, ends in self.ranges.items() if partition not in partitions}
-
-
-class Taken(NamedTuple):
-    """Rows or changes of the records of a batch, with the columns of the table, and their places in the topic."""
-
-    schema: pa.Schema | None
-    columns: pa.Table
-    places: pa.Table
-
-
-class LakeTable(Protocol):
-    """One table of the target, as one task has read it last. Only `refresh` reads what others committed."""
-
-    name: str
-    """How messages call it."""
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Columns; None when the table does not exist."""
-
-    def refresh(self) -> None:
-        """Read the newest state."""
-
-    def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Offsets after the last rows of these partitions, where the table holds any."""
-
-    def refused(self, rows: pa.Table) -> Mapping[int, str]:
-        """Numbers of the rows that violate the table's constraints, with the cause."""
-
-    def append(self, pending: Pending, schema: pa.Schema) -> None:
-        """Commit rows and offsets together, on top of the state that was read last.
-
-        Raises:
-            ConflictError: another commit came first.
-        """
-
-    def read(self) -> Iterator[pa.Table]:
-        """The rows of the state that was read last."""
-
-    def staging_place(self, token: str) -> Any:
-        """Where executors put the files of a job, and what else `stage_file` needs; can be pickled."""
-
-    def stage_file(self, place: Any, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
-        """On an executor: write a file that the table does not have yet. The table was never refreshed there.
-
-        Args:
-            rows: with the columns of the table.
-            end: the offset after the last row.
-        """
-
-    def append_files(self, pending: Pending, schema: pa.Schema) -> None:
-        """Commit files and offsets together, on top of the state that was read last.
-
-        Raises:
-            ConflictError: another commit came first.
-        """
-
-    def remove_staged(self, token: str, kept: Set[str]) -> None:
-        """Remove the files of a job, except those with these paths."""
-
-
-class KeyedTable(LakeTable, StagedTable, Protocol):
-    """A table whose rows can be replaced and deleted, and whose small files can be merged."""
-
-    def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
-        """Commit changes and offsets together, on top of the state that was read last.
-
-        Args:
-            pending: changes (`connectx.connectors.lake.changes`) in place of rows.
-            schema: columns of the table.
-            key: columns that identify a row.
-
-        Raises:
-            ConflictError: another commit came first.
-        """
-
-    def compact(self) -> tuple[int, int]:
-        """Merge small files; the number of files before and after.
-
-        Raises:
-            LakeUnavailableError: others changed the same files meanwhile.
-        """
 
 
 class LakeSink(SinkConnector):
@@ -443,7 +300,7 @@ class LakeTask(SinkTask):
     def _columns_to_stage(self, batch: SinkBatch, schema: pa.Schema, table: LakeTable) -> pa.Table:
         (partition,) = batch.ranges
         self._check_topic(batch.rows, partition.topic)
-        taken = self._taken(batch.rows, schema, partition.topic, table)
+        taken = self._taking(partition.topic, table).take(batch.rows, schema)
         if any(KEPT in part.columns.column_names for part in taken):
             raise NotStageableError(f"Records keep values of {table.name}; the worker reads those.")
         if not all(schema.equals(part.schema) for part in taken):
@@ -523,7 +380,7 @@ class LakeTask(SinkTask):
         name, table = self._lake.table_of(topic), self._table_of(topic)
         pending = self._pending.setdefault(name, Pending(table.schema))
         self._check_topic(batch.rows, topic)
-        taken = self._taken(batch.rows, pending.schema, topic, table)
+        taken = self._taking(topic, table).take(batch.rows, pending.schema)
         parts: list[tuple[TopicPartition, pa.Table]] = []
         for part in taken:
             pending.schema = part.schema
@@ -539,42 +396,12 @@ class LakeTask(SinkTask):
             if table.schema is not None:
                 pending.schema = evolved(pending.schema, table.schema, table.name, evolve=True)
 
-    def _taken(self, rows: pa.Table, known: pa.Schema | None, topic: str, table: LakeTable) -> list[Taken]:
-        """Rows of the table, those that were refused reported in the order of the records.
+    def _taking(self, topic: str, table: LakeTable) -> Taking:
+        def refuse(number: int, offset: int, cause: str) -> None:
+            partition = TopicPartition(topic, number)
+            self.context.report(partition, offset, RecordRejectedError(str(partition), offset, table.name, cause))
 
-        If the table cannot take some record, the records before it are taken first. So neither what is refused nor the
-        first error depends on which records share a batch.
-
-        Args:
-            known: columns of the table so far.
-
-        Raises:
-            TableMismatchError: the table cannot take a record.
-            RecordRejectedError: with errors.tolerance=none, a record is refused.
-        """
-        refused: dict[int, str] = {}
-        try:
-            taken = self._of_shape(rows, known, table, refused)
-        except TableMismatchError:
-            if rows.num_rows < 2:
-                raise
-            half = rows.num_rows // 2
-            first = self._taken(rows.slice(0, half), known, topic, table)
-            return [*first, *self._taken(rows.slice(half), first[-1].schema, topic, table)]
-        for row, cause in sorted(refused.items()):
-            place = rows.select(["partition", "offset"]).slice(row, 1).to_pylist()[0]
-            partition = TopicPartition(topic, place["partition"])
-            error = RecordRejectedError(str(partition), place["offset"], table.name, cause)
-            self.context.report(partition, place["offset"], error)
-        return [taken]
-
-    def _of_shape(self, rows: pa.Table, known: pa.Schema | None, table: LakeTable, refused: dict[int, str]) -> Taken:
-        """Rows in the columns of the table, those left out that are refused: their numbers and causes."""
-        columns, places = self._columns(rows, refused)
-        if not columns.num_rows:
-            return Taken(known, columns, places)
-        schema, held = self._schemas(known, columns.schema, table)
-        return Taken(schema, *self._fitting(columns, places, held, table, refused))
+        return Taking(self._lake, table, refuse)
 
     def _check_topic(self, rows: pa.Table, topic: str) -> None:
         if rows.num_rows and rows["topic"].unique().to_pylist() != [topic]:
@@ -582,58 +409,6 @@ class LakeTask(SinkTask):
                 f"A transformation changed the topic of records of {topic}; the offsets of a topic are in one table.",
                 next_step="Use topic.to.table.map or table.name.format in place of the transformation.",
             )
-
-    def _columns(self, rows: pa.Table, refused: dict[int, str]) -> tuple[pa.Table, pa.Table]:
-        """Rows or changes, and their places; records that are neither are refused and left out."""
-        places = rows.select(["partition", "offset"]).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
-        if not rows.num_rows:
-            return pa.table({}), places
-        if self._lake.upserts is not None:
-            changes = changes_of(rows, self._lake.upserts)
-            refused |= changes.refused()
-            return changes.columns.filter(changes.good), places.filter(changes.good)
-        missing = nulls_of(rows["value"])
-        if pc.any(missing).as_py():
-            refused |= dict.fromkeys(rows_where(missing).to_pylist(), _TOMBSTONE)
-            rows, places = rows.filter(pc.invert(missing)), places.filter(pc.invert(missing))
-        columns = columns_of(rows["value"])
-        if OTHER_FIELDS not in columns.column_names:
-            return columns, places
-        causes, columns = why_others(columns[OTHER_FIELDS]), columns.drop_columns(OTHER_FIELDS)
-        if causes.null_count == len(causes):
-            return columns, places
-        found = rows_where(pc.is_valid(causes))
-        refused |= zip(places[_ROW].take(found).to_pylist(), causes.take(found).to_pylist(), strict=True)
-        return columns.filter(pc.is_null(causes)), places.filter(pc.is_null(causes))
-
-    def _schemas(self, known: pa.Schema | None, found: pa.Schema, table: LakeTable) -> tuple[pa.Schema, pa.Schema]:
-        """Columns of the table, and those of the rows in memory, which may be changes."""
-        evolve, upserts = self._lake.evolve, self._lake.upserts
-        if upserts is None:
-            schema = evolved(known, found, table.name, evolve=evolve)
-            return schema, schema
-        plain = pa.schema([field for field in found if field.name not in (DELETED, KEPT)])
-        schema = evolved(known, plain, table.name, evolve=evolve)
-        check_keys(schema, upserts.key, table.name)
-        held = schema.append(pa.field(DELETED, pa.bool_()))
-        return schema, held.append(KEPT_FIELD) if KEPT in found.names else held
-
-    def _fitting(
-        self, columns: pa.Table, places: pa.Table, schema: pa.Schema, table: LakeTable, refused: dict[int, str]
-    ) -> tuple[pa.Table, pa.Table]:
-        """Columns of the table, and the places of the rows; a row that the table refuses is left out."""
-
-        def refuse(place: Mapping[str, Any], cause: str) -> None:
-            refused[place[_ROW]] = cause
-
-        columns, places = fitted_by_halves(columns, places, schema, refuse)
-        wrong = _refused(columns, table)
-        if not wrong:
-            return columns, places
-        numbers = places[_ROW].to_pylist()
-        refused |= {numbers[row]: cause for row, cause in wrong.items()}
-        kept = pa.array([row not in wrong for row in range(columns.num_rows)])
-        return columns.filter(kept), places.filter(kept)
 
     def _commit(self) -> None:
         """Commit table by table. A refusal drops all rows in memory, and names where each partition continues."""
@@ -683,32 +458,3 @@ class LakeTask(SinkTask):
             table.append(pending, schema)
         else:
             cast(KeyedTable, table).upsert(pending, schema, self._lake.upserts.key)
-
-
-def _refused(columns: pa.Table, table: LakeTable) -> Mapping[int, str]:
-    """Numbers of the rows that have no value in a required column or violate a constraint.
-
-    Deletions never do, and of rows that keep values this is not known.
-    """
-    if KEPT in columns.column_names:
-        known = pc.invert(pc.fill_null(pc.greater(pc.list_value_length(columns[KEPT]), 0), False))
-        numbers = rows_where(known).to_pylist()
-        whole = columns.drop_columns([KEPT]).take(pa.array(numbers, pa.int64()))
-        return {numbers[row]: cause for row, cause in _refused(whole, table).items()}
-    if DELETED not in columns.column_names:
-        return {**table.refused(columns), **required_nulls(columns)}
-    numbers = rows_where(pc.invert(columns[DELETED])).to_pylist()
-    written = columns.drop_columns([DELETED]).take(pa.array(numbers, pa.int64()))
-    return {numbers[row]: cause for row, cause in _refused(written, table).items()}
-
-
-def compare(table: str, held: Mapping[TopicPartition, int], ranges: Ranges) -> None:
-    """Raise CommitRefusedError unless a table is where each range starts."""
-    wrong = [p for p, (first, _) in sorted(ranges.items()) if held.get(p, first) != first]
-    if wrong:
-        shown = ", ".join(f"{p} is at {held[p]}, the rows start at {ranges[p][0]}" for p in wrong)
-        raise CommitRefusedError(
-            f"{table} has other offsets than the task: {shown}.",
-            {p: held.get(p, first) for p, (first, _) in ranges.items()},
-            next_step="Another task wrote there; this one continues where the table is.",
-        )
