@@ -19,7 +19,7 @@ import psutil
 from confluent_kafka import TopicPartition
 
 from bench import cdc, flows
-from bench.debezium import POSTGRES_SOURCE, SOURCE_CLASS, postgres_on_loopback
+from bench.debezium import POSTGRES_SOURCE, postgres_on_loopback, postgres_source
 from bench.flows import until
 from bench.peer import FAST_PRODUCER, Run, Side, both_sides, compared, follow
 from bench.plugins import plugin_folder
@@ -182,17 +182,8 @@ def _run(kafka: EmbeddedKafka, database: _Database, side: Side, name: str, count
 def _config(port: int, name: str) -> Mapping[str, str]:
     """Of both sides: connectx knows the connector by the name of Debezium's class."""
     return {
-        "connector.class": SOURCE_CLASS,
-        "tasks.max": "1",
+        **postgres_source(port, name),
         "exactly.once.support": "required",
-        "database.hostname": node.HOST,
-        "database.port": str(port),
-        "database.user": "postgres",
-        "database.password": "any",
-        "database.dbname": "postgres",
-        "plugin.name": "pgoutput",
-        "topic.prefix": name,
-        "slot.name": name,
         "max.batch.size": "16384",
         "max.queue.size": "65536",
         "poll.interval.ms": "50",

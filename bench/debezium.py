@@ -37,3 +37,19 @@ def postgres_on_loopback(*settings: str) -> Iterator[int]:
             pgexec("pg_ctl", ("-m", "immediate", "-D", folder, "stop"), bin_path=server.bin_path,
                    user=server.system_user, timeout=60)  # fmt: skip
             server.cleanup()
+
+
+def postgres_source(port: int, name: str) -> dict[str, str]:
+    """Configuration of Debezium's source for the server of `postgres_on_loopback`; topics and slot have this name."""
+    return {
+        "connector.class": SOURCE_CLASS,
+        "tasks.max": "1",
+        "database.hostname": node.HOST,
+        "database.port": str(port),
+        "database.user": "postgres",
+        "database.password": "unused",
+        "database.dbname": "postgres",
+        "plugin.name": "pgoutput",
+        "topic.prefix": name,
+        "slot.name": name,
+    }

@@ -24,7 +24,7 @@ from connectx.api.workers import Worker, Workers
 from connectx.errors.clusters import ClusterClosedError, GroupInUseError
 from connectx.errors.history import RecordingError
 from connectx.errors.kafka import KafkaRequestError, KafkaUnreachableError
-from connectx.errors.plugins import ClassNotImportableError
+from connectx.errors.plugins import ClassNotImportableError, PluginNotFoundError
 from connectx.errors.spark import SparkSettingError
 from connectx.extras import require
 from connectx.history.clock import system_clock
@@ -131,6 +131,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         if bootstrap_servers is not None:
             profile["bootstrap.servers"] = bootstrap_servers
         self._config = worker_config(profile)  # before anything is started
+        self._plugins = self._plugins.on_path(self._config)
         for warning in self._config.warnings:
             warnings.warn(warning, stacklevel=2)
         if bootstrap_servers is None:
@@ -170,8 +171,11 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._spark.get()
 
     def _check_class(self, name: str) -> None:
-        self._plugins = self._plugins.on_path(self._config)
-        self._plugins.connector_class(name)
+        try:
+            self._plugins.connector_class(name)
+        except PluginNotFoundError:  # it may have been installed since
+            self._plugins = self._plugins.on_path(self._config)
+            self._plugins.connector_class(name)
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         for value in config.values():

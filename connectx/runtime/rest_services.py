@@ -114,7 +114,7 @@ class RestServices:
         return [_plugin(plugin) for plugin in described]
 
     def plugin_config(self, plugin: str) -> list[ConfigKeyInfo]:
-        if self._is_java(plugin):
+        if self._plugins.java.connector(plugin) is not None:
             keys: list[ConfigKeyInfo] = self._jvm.ask("PluginConfig", plugin=plugin)
             return keys
         try:
@@ -129,7 +129,7 @@ class RestServices:
         """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
             resolved = self._providers.resolve(config)
-            if self._is_java(config.get("connector.class")):
+            if self._plugins.java.runs(config):
                 found: ConfigInfos = self._jvm.ask("Validate", config=resolved)
             else:
                 found = validate_connector(self._plugins, resolved, self._config)
@@ -166,7 +166,7 @@ class RestServices:
         """Set offsets; a null offset resets that partition."""
         config = self._providers.resolve(config)
         altered = tuple({"partition": one.partition, "offset": one.offset} for one in offsets)
-        if self._is_java(config.get("connector.class")):
+        if self._plugins.java.runs(config):
             return self._modified_by_java(connector, config, altered)
         if kind is ConnectorType.SOURCE:
             pairs = [(one.partition, one.offset) for one in offsets]
@@ -186,7 +186,7 @@ class RestServices:
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         config = self._providers.resolve(config)
-        if self._is_java(config.get("connector.class")):
+        if self._plugins.java.runs(config):
             return self._modified_by_java(connector, config, None)
         if kind is ConnectorType.SOURCE:
             pairs: Offsets = [(partition, None) for partition, _ in self._source_offsets(connector, config)]
@@ -208,9 +208,6 @@ class RestServices:
         )
         self._record(Transition(OffsetsAltered(offsets), connector))
         return message
-
-    def _is_java(self, name: str | None) -> bool:
-        return self._plugins.java.connector_class(name or "") is not None
 
     def _changed(self, config: Mapping[str, str | None], how: Literal["altered", "reset"]) -> str:
         """Kafka Connect's message about offsets that were altered or reset."""

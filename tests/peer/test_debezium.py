@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import connectx as cx
-from bench.debezium import POSTGRES_SOURCE, SOURCE_CLASS, postgres_on_loopback
+from bench.debezium import POSTGRES_SOURCE, postgres_on_loopback, postgres_source
 from bench.plugins import plugin_folder
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -134,16 +134,7 @@ def settings(port: int) -> Callable[..., dict[str, str]]:
 
     def make(prefix: str, **more: str) -> dict[str, str]:
         given = {
-            "connector.class": SOURCE_CLASS,
-            "tasks.max": "1",
-            "database.hostname": node.HOST,
-            "database.port": str(port),
-            "database.user": "postgres",
-            "database.password": "unused",
-            "database.dbname": "postgres",
-            "plugin.name": "pgoutput",
-            "topic.prefix": prefix,
-            "slot.name": prefix,
+            **postgres_source(port, prefix),
             "topic.creation.default.partitions": "1",
             "topic.creation.default.replication.factor": "1",
         }

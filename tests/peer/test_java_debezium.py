@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import connectx as cx
-from bench.debezium import POSTGRES_SOURCE, SOURCE_CLASS, postgres_on_loopback
+from bench.debezium import POSTGRES_SOURCE, postgres_on_loopback, postgres_source
 from bench.plugins import plugin_folder
 from connectx.kafka.broker import node
 from tests.support.clusters import MakeCluster, owner_of
@@ -58,22 +58,16 @@ def test_debezium_loses_and_repeats_nothing_when_workers_and_its_jvm_are_killed(
         sql.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
         insert(500)
         config = {
-            "connector.class": SOURCE_CLASS,
-            "database.hostname": node.HOST,
-            "database.port": str(port),
-            "database.user": "postgres",
-            "database.password": "unused",
-            "database.dbname": "postgres",
-            "plugin.name": "pgoutput",
-            "topic.prefix": "shop",
+            **postgres_source(port, "shop"),
             "transforms": "unwrap",
             "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
             **JSON,
         }
         connector = cluster.create("orders", config).wait("RUNNING", JAVA_S)
         target = tmp_path / "out.txt"
-        cluster.create("orders-out", {"connector.class": "FileStreamSink", "file": str(target),
-                                      "topics": "shop.public.orders"})  # fmt: skip
+        cluster.create(
+            "orders-out", {"connector.class": "FileStreamSink", "file": str(target), "topics": "shop.public.orders"}
+        )
         with closing(Reader(cluster.bootstrap_servers, "shop.public.orders")) as reader:
 
             def ids() -> list[int]:

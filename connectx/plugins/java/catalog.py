@@ -71,6 +71,10 @@ class JavaCatalog:
             )
         return catalog
 
+    def runs(self, config: Mapping[str, Any]) -> bool:
+        """Whether the connector of a configuration is written in Java."""
+        return self.connector(config.get("connector.class")) is not None
+
     def connector(self, name: str | None) -> JavaPlugin | None:
         """The connector of this full Java class name in its newest version, if the path has it."""
         return next((one for one in self.versions(name) if one.kind in _BASES), None)
@@ -96,11 +100,6 @@ class JavaCatalog:
             if one.kind in kinds
         ]
         return list(dict.fromkeys(described))
-
-
-def is_java(cls: type) -> bool:
-    """Whether a connector class represents one that is written in Java."""
-    return issubclass(cls, _JavaClass)
 
 
 class _JavaClass:

@@ -73,7 +73,7 @@ class TaskHost:
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a separate thread."""
         host: ConnectorHost | JavaConnector
-        if self._is_java(effect.config):
+        if self._plugins.java.runs(effect.config):
             host = JavaConnector(effect, self.jvm)
         else:
             task_configs, providers = self._plugins.task_configs, self._services.providers
@@ -101,7 +101,7 @@ class TaskHost:
     def prepare_task(self, effect: PrepareTask) -> None:
         is_source = self._plugins.connector_type(effect.connector_config) is ConnectorType.SOURCE
         runner: TaskRunner
-        if self._is_java(effect.connector_config):
+        if self._plugins.java.runs(effect.connector_config):
             runner = JavaTask(effect, self._services, self.jvm, sink=not is_source)
         else:
             make = SourceRunner if is_source else SinkRunner
@@ -143,9 +143,6 @@ class TaskHost:
         for host in list(self._hosts.values()):
             host.kill()
         self.jvm.kill()
-
-    def _is_java(self, config: Mapping[str, str | None]) -> bool:
-        return self._plugins.java.connector_class(config.get("connector.class") or "") is not None
 
     def _post_of_task(self, stimulus: Stimulus) -> None:
         """A stimulus of a runner. Its end is recorded first, even if the core has forgotten the task."""

@@ -86,7 +86,7 @@ def reasons_of(verdict: Verdict) -> str:
     return "; ".join(verdict.reasons)
 
 
-def test_before_anything_runs_nobody_can_tell(cluster: cx.Cluster) -> None:
+def test_before_anything_runs_the_verdict_is_unknown(cluster: cx.Cluster) -> None:
     if not any(e.kind is EventKind.TRANSACTION_COMMITTED for e in cluster.events):
         assert "nothing ran" in cluster.check(timeout=0).sentence
     assert cluster.check(timeout=0).answer == "unknown"
@@ -210,8 +210,8 @@ def test_a_dead_letter_is_accounted_for_and_deleted_connectors_are_left_out(
     assert verdict.answer == "valid", verdict
     assert verdict.sentence.endswith(f"each once and in order; 1 in {name}-dlq.")
     assert [(one.found, one.expected) for one in verdict.checked] == [(52, 52), (51, 51)]
-    with pytest.raises(CheckError, match="There is no connector nobody; there are "):
-        cluster.check(timeout=0, connectors="nobody")
+    with pytest.raises(CheckError, match="There is no connector missing; there are "):
+        cluster.check(timeout=0, connectors="missing")
     reading.delete()
     left = cluster.check(timeout=WAIT_S)
     assert left.answer == "valid", left

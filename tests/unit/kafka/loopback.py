@@ -191,11 +191,15 @@ class LoopbackBroker:
                 found = b"".join(data for offset, data in batches.items() if offset >= asked.fetch_offset)
                 answers.append(
                     Topic.PartitionData(
-                        partition_index=asked.partition, error_code=error or NONE,
+                        partition_index=asked.partition,
+                        error_code=error or NONE,
                         high_watermark=1 + max(batches, default=-1),
-                        last_stable_offset=0, log_start_offset=0, aborted_transactions=[], records=found,
+                        last_stable_offset=0,
+                        log_start_offset=0,
+                        aborted_transactions=[],
+                        records=found,
                     )
-                )  # fmt: skip
+                )
             topics.append(Topic(topic=topic.topic, partitions=answers))
         return {"error_code": NONE, "session_id": 0, "responses": topics}
 

@@ -11,19 +11,12 @@ from connectx.connectors.files.stream_source import FileStreamSource
 from connectx.errors.plugins import ConfigError, JavaPluginError, PluginNotFoundError
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.java.catalog import is_java
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import validate_connector
 from tests.support.java_classes import CONVERTER, OBJECT, SINK, SOURCE, class_file, jar
 
 STREAM_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("CONNECTX_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def config_of(**settings: str) -> WorkerConfig:
@@ -65,7 +58,7 @@ def plugins(tmp_path: Path) -> Plugins:
 
 
 def test_a_full_name_means_the_java_class_and_a_short_one_that_of_connectx(plugins: Plugins) -> None:
-    assert is_java(plugins.connector_class(f" {STREAM_SOURCE} "))
+    assert plugins.java.runs({"connector.class": f" {STREAM_SOURCE} "})
     assert plugins.connector_class("FileStreamSource") is FileStreamSource
     assert plugins.connector_class("FileStreamSourceConnector") is FileStreamSource
     assert Plugins().connector_class(STREAM_SOURCE) is FileStreamSource

@@ -15,12 +15,6 @@ from connectx.plugins.java.plugin import Found, PluginKind
 from tests.support.java_classes import CONVERTER, OBJECT, SINK, SOURCE, TRANSFORMATION, abstract_class, class_file, jar
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("CONNECTX_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """An entry of plugin.path."""

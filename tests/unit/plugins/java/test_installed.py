@@ -20,12 +20,6 @@ from connectx.plugins.java.finder import find
 from tests.support.java_classes import SOURCE, class_file, jar
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("CONNECTX_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def acme(tmp_path: Path) -> Path:
     """A folder with a plugin."""
